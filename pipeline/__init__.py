@@ -1,0 +1,1 @@
+"""Where the kernels run: Rolling Forcing on Wan2.1."""

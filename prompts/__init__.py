@@ -1,0 +1,1 @@
+"""The words the model gets: templates, instruction cards and worked examples."""

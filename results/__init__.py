@@ -1,0 +1,1 @@
+"""What came out: the store (the only SQL) and reports."""

@@ -1,0 +1,1 @@
+"""Is it right, how fast: the NKI simulator, legality, comparison, isolation, timing, the verdict."""
