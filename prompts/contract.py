@@ -1,0 +1,138 @@
+"""An op spec in the words of a prompt: what comes in, what goes out, for which shapes, and what is the least work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nkismith.kernels.schema import Input, Output, Ulp, ValidChoice, Values
+from nkismith.kernels.spec import Bound, Case, OpSpec
+from nkismith.verify.simulator.hardware import Target
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    shape: str
+    dtype: str
+    note: str
+
+
+@dataclass(frozen=True)
+class ShownCase:
+    """One listed case: its group, its label, and each tensor's shape and dtype at it."""
+
+    group: str
+    label: str
+    tensors: str
+    control: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything a prompt says about a spec. Lists are in the spec's order."""
+
+    op: str
+    summary: str
+    maths: str
+    notes: str
+    dims: tuple[tuple[str, str], ...]
+    constraints: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    in_place: tuple[str, ...]
+    control: tuple[str, ...]
+    accumulate: str
+    cases: tuple[ShownCase, ...]
+    work: str
+    signature: str
+
+
+def describe(spec: OpSpec, machine: Target) -> Contract:
+    """The contract of `spec`, with its least work at the production shape on `machine`."""
+    return Contract(
+        op=spec.op,
+        summary=spec.summary,
+        maths=spec.maths.strip(),
+        notes=spec.notes.strip(),
+        dims=tuple((name, dim.text) for name, dim in spec.dims.items()),
+        constraints=spec.constraints,
+        inputs=tuple(_input(name, tensor, spec) for name, tensor in spec.inputs.items()),
+        outputs=tuple(_output(name, tensor, spec) for name, tensor in spec.outputs.items()),
+        in_place=spec.in_place,
+        control=tuple(spec.control),
+        accumulate=spec.accumulate,
+        cases=tuple(_cases(spec)),
+        work=_work(spec, machine),
+        signature=f"def {spec.op}({', '.join(spec.inputs)}):",
+    )
+
+
+def _shape(sizes: Iterable[int | str]) -> str:
+    return "[" + ", ".join(str(size) for size in sizes) + "]"
+
+
+def _dtype(declared: str | tuple[str, ...]) -> str:
+    return " or ".join(declared) if isinstance(declared, tuple) else declared
+
+
+def _input(name: str, tensor: Input, spec: OpSpec) -> Tensor:
+    notes = []
+    if name in spec.in_place:
+        notes.append("updated in place")
+    if name in spec.control:
+        notes.append("run-time value, not known while the kernel is built: " + "; ".join(spec.control[name]))
+    if isinstance(tensor.values, Values) and tensor.values.kind != "normal":
+        values = tensor.values
+        notes.append(f"{values.kind}" + (f" in [{values.low}, {values.high}]" if values.low is not None else ""))
+    elif isinstance(tensor.values, tuple):
+        notes.append("; ".join(tensor.values))
+    return Tensor(name, _shape(tensor.shape), _dtype(tensor.dtype), "; ".join(notes))
+
+
+def _output(name: str, tensor: Output, spec: OpSpec) -> Tensor:
+    match tensor.match:
+        case Ulp(ulp=ulp):
+            note = f"within {ulp} ulp of the reference"
+        case ValidChoice(valid_choice=source):
+            note = f"an index into {source}; any that picks an equal value is right"
+        case "exact":
+            note = "bit-equal to the reference"
+        case "valid_choice":
+            note = "an index; any that picks an equal value is right"
+        case _:
+            note = "close to the reference (tolerance from dtype and reduction length)"
+    return Tensor(name, _shape(tensor.shape), _dtype(tensor.dtype), note)
+
+
+def _cases(spec: OpSpec) -> Iterable[ShownCase]:
+    for group in ("smoke", "edge", "production"):
+        for case in spec.cases(group):
+            bound = spec.bind(case)
+            tensors = bound.inputs | bound.outputs
+            shown = ", ".join(f"{name} {list(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items())
+            control = ", ".join(f"{name}={value}" for name, value in bound.control.items())
+            yield ShownCase(group, str(case), shown, control)
+
+
+def production(spec: OpSpec) -> Case:
+    """The case whose time counts: the first production case, else the last one listed."""
+    listed = spec.cases("production") or spec.cases("edge") or spec.cases("smoke")
+    return listed[0] if spec.cases("production") else listed[-1]
+
+
+def _work(spec: OpSpec, machine: Target) -> str:
+    case = production(spec)
+    bound: Bound = spec.bind(case)
+    work = bound.work
+    parts = [
+        f"{work['hbm_read'] / 1e6:.3g} MB read from and {work['hbm_write'] / 1e6:.3g} MB written to HBM "
+        f"(at {machine.hbm_gb_s:g} GB/s a core: {(work['hbm_read'] + work['hbm_write']) / machine.hbm_gb_s / 1e3:.1f} µs)"
+    ]
+    if work.get("matmul"):
+        us = work["matmul"] / machine.tensor_tflops_bf16 / 1e6
+        parts.append(f"{work['matmul'] / 1e9:.3g} GFLOP of matmul (TensorE at bf16 peak: {us:.1f} µs)")
+    for engine in ("vector", "scalar", "gpsimd"):
+        if work.get(engine):
+            parts.append(f"{work[engine] / 1e6:.3g} M element operations on {engine.capitalize()}E or the like")
+    return f"At {case}: " + "; ".join(parts) + "."
