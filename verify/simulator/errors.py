@@ -1,0 +1,51 @@
+"""What can go wrong while a kernel is recorded or executed.
+
+NkiValidationError            the program breaks a rule of the hardware or of the API (the documented name)
+├── LegalityError             a named rule, with line, what was seen, the limit and the way out
+└── UnsupportedInstruction    a name this simulator does not define; it never guesses
+SimulatorError                our own misuse (no kernel is being recorded, a malformed trace)
+└── TraceError                bytes that are not a valid trace
+"""
+
+from __future__ import annotations
+
+
+class NkiValidationError(Exception):
+    """A constraint of the hardware or the API is violated."""
+
+
+class LegalityError(NkiValidationError):
+    """A named rule refuses the program.
+
+    Attributes: rule (see ``legality.rules``), line (1-based line in the kernel's file, or None), what (what was
+    seen and the limit it breaks), fix (one sentence).
+    """
+
+    def __init__(self, rule: str, what: str, fix: str = "", line: int | None = None, file: str = "") -> None:
+        self.rule, self.what, self.fix, self.line, self.file = rule, what, fix, line, file
+        super().__init__(rule, what, fix, line, file)
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"{self.file or 'kernel'}:{self.line}: "
+        fix = f" Fix: {self.fix}" if self.fix else ""
+        return f"{where}[{self.rule}] {self.what}{fix}"
+
+
+class UnsupportedInstruction(NkiValidationError, AttributeError):
+    """The kernel uses a name that the definition table does not hold."""
+
+    def __init__(self, name: str, line: int | None = None, why: str = "") -> None:
+        self.name, self.line, self.why = name, line, why
+        super().__init__(name, line, why)
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"line {self.line}: "
+        return f"{where}{self.name} is not supported by this simulator{': ' + self.why if self.why else '.'}"
+
+
+class SimulatorError(Exception):
+    """The simulator was used wrongly."""
+
+
+class TraceError(SimulatorError):
+    """Bytes or data that do not form a valid trace."""

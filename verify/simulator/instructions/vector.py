@@ -1,0 +1,260 @@
+"""VectorE: element-wise arithmetic, reductions and moves, one lane a partition.
+
+Inputs are widened to float32, results rounded once to the destination. Bit-wise operators see integers only.
+"""
+
+import numpy as np
+
+from nkismith.verify.simulator.dtypes import INTEGERS, SIXTEEN_BIT_FLOATS, STORAGE, cast
+from nkismith.verify.simulator.enums import engine
+from nkismith.verify.simulator.instruction import ENUM, OP, PLAIN, instruction, out, tile, vector
+from nkismith.verify.simulator.operators import ALU
+
+UNKNOWN = engine.unknown
+
+
+def check_op(site, name, kinds=("arithmetic", "bitvec", "unary"), reduces=False):
+    """The operator of a parameter exists on this target, has an allowed kind, and (if asked) can reduce."""
+    op = ALU.get(site.attr(name))
+    if op is None:
+        raise site.refuse("operator", f"{name}={site.attr(name)!r} is not an ALU operator", "see nki.api.shared")
+    if site.target.name not in op.targets:
+        raise site.refuse("target", f"{op.name} exists on {', '.join(op.targets)}, not on {site.target.name}", "")
+    if op.kind not in kinds:
+        raise site.refuse("operator", f"{name}={op.name} is a {op.kind} operator", f"use {' or '.join(kinds)}")
+    if reduces and op.identity is None:
+        raise site.refuse("operator", f"{op.name} cannot reduce", "add, multiply, maximum, minimum or a bit-wise op")
+    return op
+
+
+def check_same_elements(site, *names):
+    """Equal partitions and elements a partition."""
+    first = names[0]
+    for name in names[1:]:
+        if (site.partitions(name), site.free(name)) != (site.partitions(first), site.free(first)):
+            raise site.refuse(
+                "operand_shapes",
+                f"{first} is {site.shape(first)} and {name} is {site.shape(name)}",
+                "give both the same partitions and elements a partition",
+            )
+
+
+def check_one_psum(site, first, second):
+    """VectorE reads at most one of two tensors from PSUM."""
+    if site.has(first) and site.has(second) and site.space(first) == site.space(second) == "psum":
+        raise site.refuse("two_psum_inputs", f"{first} and {second} are both in PSUM", "copy one to SBUF first")
+
+
+def check_bitvec_dtypes(site, *names):
+    """Bit-wise operators take integers, all of one size."""
+    for name in names:
+        if site.has(name) and site.dtype(name) not in INTEGERS:
+            raise site.refuse("dtype", f"{name} is {site.dtype(name)} under a bit-wise operator", "view it as integers")
+
+
+def is_16_bit(site, *names):
+    """All given tensors are bf16 or fp16."""
+    return all(site.dtype(n) in SIXTEEN_BIT_FLOATS for n in names if site.has(n))
+
+
+@instruction(engines=("vector", "scalar", "gpsimd"), taint="elementwise", cost="max(64, N); 2x or 4x modes for 16 bit")
+class tensor_copy:
+    """Copy a tile on chip. Bit exact when both dtypes match, else through float32."""
+
+    def signature(dst: out(), src: tile(), engine: ENUM = UNKNOWN): ...
+
+    def check(site):
+        check_same_elements(site, "dst", "src")
+
+    def run(m, site):
+        if site.dtype("dst") == site.dtype("src"):
+            m.put_raw("dst", m.raw("src"))
+        else:
+            m.put("dst", m.f32("src"))
+
+
+@instruction(engines=("vector", "gpsimd"), taint="elementwise", cost="max(64, N)")
+class memset:
+    """Fill a tile with a number known while the kernel is built."""
+
+    def signature(dst: out(), value: PLAIN, engine: ENUM = UNKNOWN): ...
+
+    def check(site):
+        if isinstance(site.attr("value"), float) and site.dtype("dst") in INTEGERS:
+            raise site.refuse("memset_value", f"a float into {site.dtype('dst')}", "pass an int")
+
+    def run(m, site):
+        dtype = site.dtype("dst")
+        value = np.asarray(site.attr("value"), np.float32 if dtype not in INTEGERS else np.int64)
+        m.view("dst")[...] = cast(value.reshape(1), dtype)[0]
+
+
+@instruction(engines=("vector", "gpsimd"), taint="elementwise", cost="max(64, N) or max(64, 2N)")
+class tensor_tensor:
+    """dst = data1 op data2, element by element. No broadcasting."""
+
+    def signature(dst: out(), data1: tile(), data2: tile(), op: OP, engine: ENUM = UNKNOWN): ...
+
+    def engine(site):
+        asked = site.attr("engine")
+        if asked != "unknown":
+            return asked
+        wide = {"int32", "uint32"}
+        exact = site.dtype("data1") in wide and site.dtype("data2") in wide and site.dtype("dst") in wide
+        on_sbuf = all(site.space(n) == "sbuf" for n in ("dst", "data1", "data2"))
+        arithmetic = ALU[site.attr("op")].kind == "arithmetic" if site.attr("op") in ALU else False
+        return "gpsimd" if site.attr("op") == "power" or (exact and on_sbuf and arithmetic) else "vector"
+
+    def check(site):
+        op = check_op(site, "op", ("arithmetic", "bitvec"))
+        check_same_elements(site, "dst", "data1", "data2")
+        check_one_psum(site, "data1", "data2")
+        if op.kind == "bitvec":
+            check_bitvec_dtypes(site, "dst", "data1", "data2")
+
+    def run(m, site):
+        op = ALU[site.attr("op")]
+        if op.kind == "bitvec":
+            m.put_raw("dst", op.apply(m.raw("data1"), m.raw("data2")).astype(STORAGE[site.dtype("dst")]))
+        elif site.engine == "gpsimd" and site.dtype("data1") in INTEGERS and site.dtype("data2") in INTEGERS:
+            wide = op.apply(m.raw("data1").astype(np.int64), m.raw("data2").astype(np.int64))
+            m.put("dst", wide.astype(np.int64))
+        else:
+            with np.errstate(all="ignore"):
+                m.put("dst", op.apply(m.f32("data1"), m.f32("data2")))
+
+
+@instruction(engines=("vector", "scalar", "gpsimd"), taint="elementwise", cost="max(64, N); one or two ops alike")
+class tensor_scalar:
+    """dst = (data op0 operand0) op1 operand1 with numbers or one value a partition; reverse swaps the operands."""
+
+    def signature(
+        dst: out(),
+        data: tile(),
+        op0: OP,
+        operand0: vector(),
+        reverse0: PLAIN = False,
+        op1: OP = None,
+        operand1: vector() = None,
+        reverse1: PLAIN = False,
+        engine: ENUM = UNKNOWN,
+    ): ...
+
+    def check(site):
+        ops = [check_op(site, "op0")] + ([check_op(site, "op1")] if site.attr("op1") else [])
+        check_same_elements(site, "dst", "data")
+        if any(op.kind == "bitvec" for op in ops):
+            if not all(op.kind == "bitvec" for op in ops):
+                raise site.refuse(
+                    "operator_mix", "a bit-wise and an arithmetic operator in one instruction", "split it"
+                )
+            check_bitvec_dtypes(site, "dst", "data")
+
+    def run(m, site):
+        names = [("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")]
+        bitvec = ALU[site.attr("op0")].kind == "bitvec"
+        value = m.raw("data") if bitvec else m.f32("data")
+        with np.errstate(all="ignore"):
+            for op_name, operand, reverse in names:
+                if not site.attr(op_name):
+                    continue
+                op = ALU[site.attr(op_name)]
+                if bitvec:
+                    other = m.raw(operand) if site.has(operand) else np.asarray(site.attr(operand) or 0)
+                    other = other.astype(value.dtype)
+                else:
+                    other = m.vector(operand)
+                value = op.apply(other, value) if site.attr(reverse) else op.apply(value, other)
+        if bitvec:
+            m.put_raw("dst", value.astype(STORAGE[site.dtype("dst")]))
+        else:
+            m.put("dst", np.asarray(value, np.float32))
+
+
+@instruction(engines=("vector",), taint="elementwise", cost="max(64, N)")
+class scalar_tensor_tensor:
+    """dst = (data op0 operand0) op1 operand1; operand0 a number or one a partition, operand1 a tile like data."""
+
+    def signature(
+        dst: out(),
+        data: tile(),
+        op0: OP,
+        operand0: vector(),
+        op1: OP,
+        operand1: tile(),
+        reverse0: PLAIN = False,
+        reverse1: PLAIN = False,
+    ): ...
+
+    def check(site):
+        check_op(site, "op0", ("arithmetic",))
+        check_op(site, "op1", ("arithmetic",))
+        check_same_elements(site, "dst", "data", "operand1")
+        check_one_psum(site, "data", "operand1")
+
+    def run(m, site):
+        a, b = m.f32("data"), m.vector("operand0")
+        with np.errstate(all="ignore"):
+            first = ALU[site.attr("op0")].apply(*((b, a) if site.attr("reverse0") else (a, b)))
+            other = m.f32("operand1")
+            second = ALU[site.attr("op1")].apply(*((other, first) if site.attr("reverse1") else (first, other)))
+        m.put("dst", second)
+
+
+@instruction(engines=("vector",), taint="rows", cost="max(64, N)")
+class tensor_reduce:
+    """Reduce the last free axes of data with one operator; axis 0 (partitions) never."""
+
+    def signature(dst: out(), op: OP, data: tile(), axis: PLAIN, negate: PLAIN = False, keepdims: PLAIN = False): ...
+
+    def check(site):
+        check_op(site, "op", ("arithmetic", "bitvec"), reduces=True)
+        axes, rank = reduce_axes(site), len(site.shape("data"))
+        if axes != tuple(range(rank - len(axes), rank)) or 0 in axes:
+            raise site.refuse("reduce_axis", f"axis {axes} of shape {site.shape('data')}", "reduce the last free axes")
+        kept = int(np.prod(site.shape("data")[1 : rank - len(axes)]))
+        if (site.partitions("dst"), site.free("dst")) != (site.partitions("data"), kept):
+            raise site.refuse("operand_shapes", f"dst is {site.shape('dst')}", f"{kept} elements a partition")
+
+    def run(m, site):
+        shape, axes = site.shape("data"), reduce_axes(site)
+        op = ALU[site.attr("op")]
+        rows = int(np.prod(shape[: len(shape) - len(axes)]))
+        if op.kind == "bitvec":
+            m.put_raw("dst", op.apply.reduce(m.raw("data").reshape(rows, -1), axis=1))
+            return
+        values = m.f32("data").reshape(rows, -1)
+        with np.errstate(all="ignore"):
+            result = reduce_rows(op, values)
+        m.put("dst", -result if site.attr("negate") else result)
+
+
+def reduce_axes(site):
+    """Axes as a sorted tuple of non-negative ints."""
+    axis = site.attr("axis")
+    rank = len(site.shape("data"))
+    return tuple(sorted(a % rank if -rank <= a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))))
+
+
+def reduce_rows(op, values):
+    """Reduce [R, N] float32 along the free axis."""
+    if isinstance(op.apply, np.ufunc):
+        return op.apply.reduce(values, axis=1, dtype=np.float32)
+    result = values[:, 0]
+    for column in range(1, values.shape[1]):
+        result = op.apply(result, values[:, column])
+    return result
+
+
+@instruction(engines=("vector",), taint="elementwise", cost="max(64, 8N)")
+class reciprocal:
+    """dst = 1 / data on VectorE."""
+
+    def signature(dst: out(), data: tile()): ...
+
+    def check(site):
+        check_same_elements(site, "dst", "data")
+
+    def run(m, site):
+        with np.errstate(all="ignore"):
+            m.put("dst", np.float32(1) / m.f32("data"))

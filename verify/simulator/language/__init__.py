@@ -1,0 +1,1 @@
+"""nki.language: tensors, dtypes, loops, and wrappers that emit nki.isa instructions."""

@@ -1,0 +1,349 @@
+"""Execution: the trace's instructions as NumPy on simulated memories.
+
+One machine is one core. Arithmetic is float32 inside an engine with one rounding on write; with `precise=False`
+low-precision tensors keep what float32 can hold of the arithmetic only where their bytes allow (see `simulate`).
+Dynamic rules are raised here under the names that static legality uses: bounds of run-time addresses, unwritten data
+that reaches an index, a register or an output, and the step budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nkismith.verify.simulator.dtypes import STORAGE, as_float32, cast
+from nkismith.verify.simulator.errors import LegalityError
+from nkismith.verify.simulator.hardware import PARTITIONS, Target
+from nkismith.verify.simulator.instruction import define
+from nkismith.verify.simulator.memory import Memory
+from nkismith.verify.simulator.site import Site
+from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, ScalarRef, While
+
+STEP_BUDGET = 20_000_000
+
+
+class Machine:
+    """Executes the program of one core."""
+
+    def __init__(
+        self,
+        buffers: list[Buffer] | tuple[Buffer, ...],
+        memory: Memory,
+        target: Target,
+        *,
+        core: int = 0,
+        lnc: int = 1,
+        files: tuple[str, ...] = (),
+        seed: int = 0,
+        steps: int = STEP_BUDGET,
+    ) -> None:
+        self.buffers, self.memory, self.target = buffers, memory, target
+        self.core, self.lnc, self.files = core, lnc, files
+        self.scalars: dict[int, int] = {}
+        self.tainted_scalars: set[int] = set()
+        self.accumulators: dict[str, np.ndarray] = {}  # engine -> one float32 a lane
+        self.matmul_written: dict[int, np.ndarray] = {}  # PSUM buffer -> elements a matmul has written
+        self.random = np.random.default_rng(seed)
+        self.warnings: list[tuple[int, str]] = []
+        self.post: dict = {}  # what the cores of a launch exchange
+        self._steps = steps
+        self._site: Site | None = None
+        self._taints: dict[str, np.ndarray | None] = {}
+        self._scoped: dict[int, list[Buffer]] | None = None
+
+    # -- control --------------------------------------------------------------------------------------------------
+
+    def run(self, body: list[Node]) -> None:
+        """Execute a body to its end."""
+        for _ in self.steps(body):
+            raise LegalityError("deadlock", "a cross-core wait outside a two-core launch", "launch with lnc=2")
+
+    def steps(self, body: list[Node]) -> Iterator[object]:
+        """Execute a body, yielding whenever a cross-core instruction has to wait."""
+        for node in body:
+            if isinstance(node, Instr):
+                waiting = self.execute(node)
+                while waiting is not None:
+                    yield waiting
+                    waiting = self.execute(node)
+            elif isinstance(node, Loop):
+                yield from self._loop(node)
+            elif isinstance(node, While):
+                yield from self._while(node)
+            else:
+                yield from self.steps(node.body)
+
+    def _loop(self, loop: Loop) -> Iterator[object]:
+        yield from self.iterate(loop, range(self.value(loop.lower), self.value(loop.upper), loop.step))
+
+    def iterate(self, loop: Loop, values: range) -> Iterator[object]:
+        """Execute the body of a counted loop for the given index values."""
+        for value in values:
+            self._tick(loop)
+            self.begin(loop.id)
+            self.scalars[loop.index] = value
+            yield from self.steps(loop.body)
+
+    def _while(self, loop: While) -> Iterator[object]:
+        self.scalars[loop.condition] = self.value(loop.init)
+        yield from self.repeat(loop)
+
+    def repeat(self, loop: While) -> Iterator[object]:
+        """Execute the body of a while loop as long as its condition is non-zero."""
+        while self.scalars[loop.condition]:
+            self._tick(loop)
+            self.begin(loop.id)
+            yield from self.steps(loop.body)
+            assert loop.next is not None
+            self.scalars[loop.condition] = self.value(loop.next)
+
+    def begin(self, loop_id: int) -> None:
+        """An iteration starts: tiles made in the body are fresh again."""
+        if self._scoped is None:
+            self._scoped = {}
+            for buffer in self.buffers:
+                if buffer.scope and buffer.core in (-1, self.core):
+                    self._scoped.setdefault(buffer.scope, []).append(buffer)
+        for buffer in self._scoped.get(loop_id, ()):
+            if self.memory.holds(buffer.id):
+                self.memory.forget(buffer)
+                self.matmul_written.pop(buffer.id, None)
+
+    def _tick(self, node: Node) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            raise LegalityError(
+                "step_budget", "the kernel executed more steps than the budget allows", "bound the loop", node.line
+            )
+
+    def execute(self, instr: Instr) -> object | None:
+        """Execute one instruction. Returns what it waits for, or None when it is done."""
+        self._tick(instr)
+        definition = define(instr.op)
+        site = Site(instr, definition, self.buffers, self.target, self.lnc, self.files)
+        for operand in instr.operands.values():
+            if not self.memory.holds(operand.buffer):
+                self.memory.allocate(self.buffers[operand.buffer])
+        self._site = site
+        self._resolved: dict[str, Operand] = {}
+        self._taints = {}
+        dirty = False
+        reads = definition.reads if not definition.accumulates(site) else (*definition.reads, *definition.writes)
+        for name in instr.operands:
+            if name in reads or name.rstrip("0123456789") in reads:
+                taint = self._taint(name)
+                self._taints[name] = taint
+                dirty = dirty or taint is not None
+        waiting = definition.run(self, site)
+        if waiting is not None:
+            return waiting
+        if callable(definition.taint):
+            definition.taint(self, site)
+        else:
+            for name in definition.writes:
+                if name in instr.operands:
+                    self.mark(name, self._flow(definition.taint, name) if dirty else False)
+        return None
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, number: int | ScalarRef) -> int:
+        """A compile-time int, or the value of a run-time scalar."""
+        return self.scalars[number.id] if isinstance(number, ScalarRef) else number
+
+    def operand(self, name: str) -> Operand:
+        """The operand with its run-time scalar term added to the offset. Raises when it leaves the buffer."""
+        found = self._resolved.get(name)
+        if found is None:
+            assert self._site is not None
+            found = self._resolved[name] = self._resolve(self._site.instr.operands[name], name)
+        return found
+
+    def _resolve(self, operand: Operand, name: str) -> Operand:
+        term = operand.dynamic
+        if term is None or term.kind != "scalar":
+            return operand
+        assert self._site is not None
+        if term.scalar is not None:
+            value = self.scalars[term.scalar.id]
+        else:
+            assert term.index is not None
+            if self.memory.taint(term.index) is not None:
+                raise self._site.refuse("unwritten_index", f"{name} is addressed by an index nothing wrote", "load it")
+            value = int(self.memory.view(term.index).reshape(-1)[0])
+        if term.limit and not 0 <= value < term.limit:
+            raise self._out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
+        moved = operand._replace(offset=operand.offset + value * term.stride, dynamic=None)
+        low, high = extent(moved)
+        buffer = self.buffers[operand.buffer]
+        if low < 0 or high > row_elements(buffer, operand.dtype):
+            raise self._out_of_bounds(
+                name, f"run-time offset {value} reaches element {high - 1} of {row_elements(buffer, operand.dtype)}"
+            )
+        return moved
+
+    def _out_of_bounds(self, name: str, what: str) -> LegalityError:
+        assert self._site is not None
+        return self._site.refuse("dynamic_bounds", f"{name}: {what}", "clamp the index, or pass oob_mode.skip to a DMA")
+
+    def view(self, name: str) -> np.ndarray:
+        """The storage of an operand, writable, in its own shape."""
+        return self.memory.view(self.operand(name))
+
+    def raw(self, name: str) -> np.ndarray:
+        """Values of an on-chip operand as [P, N] in storage dtype; tensor indirection gathered."""
+        operand = self.operand(name)
+        values = self.memory.view(self._columns(operand)).reshape(operand.partitions or 1, -1)
+        return self._gathered(values, operand) if operand.dynamic is not None else values
+
+    def f32(self, name: str) -> np.ndarray:
+        """Values of an on-chip operand as float32 [P, N]."""
+        return as_float32(self.raw(name), self.operand(name).dtype)
+
+    def vector(self, name: str, default: float = 0.0) -> np.ndarray | np.float32:
+        """A per-partition operand: float32 [P, 1] from a tile, or a float32 number."""
+        assert self._site is not None
+        if self._site.has(name):
+            return self.f32(name).reshape(-1, 1)
+        value = self._site.attr(name)
+        if isinstance(value, ScalarRef):
+            value = self.value(value)
+        return np.float32(default if value is None else value)
+
+    def put(self, name: str, values: np.ndarray) -> None:
+        """Write an operand: one rounding to its dtype. `values` has its element count (or broadcasts to [P, N])."""
+        operand = self.operand(name)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = cast(values, operand.dtype)
+        if operand.dynamic is not None and operand.dynamic.kind == "gather":
+            self._scatter(operand, rounded)
+            return
+        view = self.memory.view(operand)
+        if rounded.size == view.size:
+            view[...] = rounded.reshape(view.shape)
+        else:
+            view[...] = np.broadcast_to(rounded, (view.shape[0], view.size // view.shape[0])).reshape(view.shape)
+
+    def put_raw(self, name: str, values: np.ndarray) -> None:
+        """Write bits as they are; `values` has the operand's storage dtype."""
+        operand = self.operand(name)
+        if operand.dynamic is not None and operand.dynamic.kind == "gather":
+            self._scatter(operand, values)
+            return
+        view = self.memory.view(operand)
+        view[...] = values.reshape(view.shape)
+
+    # -- tensor indirection ---------------------------------------------------------------------------------------
+
+    def _columns(self, operand: Operand) -> Operand:
+        """All columns that an indirect view may reach; any other operand as it is."""
+        term = operand.dynamic
+        if term is None or term.kind != "gather":
+            return operand
+        return operand._replace(pattern=((1, term.limit),), dynamic=None)
+
+    def offsets(self, operand: Operand) -> np.ndarray:
+        """Column offsets of an indirect view, [groups, elements]. Snake: element i is index[i mod G, i div G]."""
+        term = operand.dynamic
+        assert term is not None and term.index is not None and self._site is not None
+        if self.memory.taint(term.index) is not None:
+            raise self._site.refuse("unwritten_index", "an index tile holds elements that nothing wrote", "fill it")
+        index = self.memory.view(term.index).reshape(term.index.partitions, -1).astype(np.int64)
+        group = min(32 if self._site.engine == "tensor" else 16, index.shape[0])
+        count = operand.free
+        snaked = index.reshape(-1, group, index.shape[1]).transpose(0, 2, 1).reshape(index.shape[0] // group, -1)
+        chosen = snaked[:, :count]
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < term.limit):
+            raise self._out_of_bounds("index", f"offsets {chosen.min()} .. {chosen.max()}, limit {term.limit}")
+        return chosen
+
+    def _gathered(self, values: np.ndarray, operand: Operand) -> np.ndarray:
+        if operand.dynamic is None or operand.dynamic.kind != "gather":
+            return values
+        offsets = self.offsets(operand)
+        rows = np.repeat(offsets, operand.partitions // len(offsets), axis=0)
+        return np.take_along_axis(values, rows, axis=1)
+
+    def _scatter(self, operand: Operand, values: np.ndarray) -> None:
+        offsets = self.offsets(operand)
+        rows = np.repeat(offsets, operand.partitions // len(offsets), axis=0)
+        view = self.memory.view(self._columns(operand)).reshape(operand.partitions, -1)
+        np.put_along_axis(view, rows, values.reshape(rows.shape), axis=1)
+
+    # -- unwritten data -------------------------------------------------------------------------------------------
+
+    def _taint(self, name: str) -> np.ndarray | None:
+        operand = self.operand(name)
+        if operand.dynamic is not None and operand.dynamic.kind == "vector":
+            return None  # the DMA that reads through a vector of rows looks at them itself
+        taint = self.memory.taint(self._columns(operand))
+        if taint is not None and operand.dynamic is not None:
+            gathered = self._gathered(taint.reshape(operand.partitions, -1), operand)
+            return gathered if gathered.any() else None
+        return taint
+
+    def taint(self, name: str) -> np.ndarray | None:
+        """[P, N] mask of unwritten elements an input had before the instruction ran; None if clean."""
+        found = self._taints.get(name)
+        if found is None:
+            return None
+        return found.reshape(self.operand(name).partitions or 1, -1)
+
+    def mark(self, name: str, tainted: np.ndarray | bool) -> None:
+        """Say what a write left: False, or a mask with the operand's element count."""
+        operand = self.operand(name)
+        if operand.dynamic is not None:
+            if operand.dynamic.kind == "gather":
+                self._mark_scattered(operand, tainted)
+            return
+        if isinstance(tainted, np.ndarray):
+            tainted = tainted.reshape(operand.shape)
+        self.memory.mark(operand, tainted)
+
+    def _mark_scattered(self, operand: Operand, tainted: np.ndarray | bool) -> None:
+        columns = self._columns(operand)
+        mask = self.memory.taint(columns)
+        if mask is None:
+            return
+        rows = np.repeat(self.offsets(operand), operand.partitions // len(self.offsets(operand)), axis=0)
+        np.put_along_axis(mask.reshape(operand.partitions, -1), rows, tainted, axis=1)
+        self.memory.mark(columns, mask)
+
+    def _flow(self, how: str, name: str) -> np.ndarray | bool:
+        """Taint of an output from the inputs' taints."""
+        masks = [self.taint(n) for n in self._taints if self._taints[n] is not None]
+        operand = self.operand(name)
+        rows, free = operand.partitions or 1, operand.free
+        if how == "all" or not operand.partitions:
+            return np.ones((rows, free), bool)
+        out = np.zeros((rows, free), bool)
+        for mask in masks:
+            assert mask is not None
+            if len(mask) != rows:
+                return np.ones((rows, free), bool)
+            if how == "elementwise" and mask.shape[1] in (1, free):
+                out |= mask
+            else:
+                out |= mask.any(axis=1, keepdims=True)
+        return out
+
+    def lanes(self, engine: str, fill: float = 0.0) -> np.ndarray:
+        """The accumulator register of an engine, float32 [128]."""
+        if engine not in self.accumulators:
+            self.accumulators[engine] = np.full(PARTITIONS, fill, np.float32)
+        return self.accumulators[engine]
+
+
+def extent(operand: Operand) -> tuple[int, int]:
+    """First and last+1 element (in the partition row, or in HBM) that a static operand touches."""
+    low = high = operand.offset
+    for stride, count in operand.pattern:
+        reach = stride * (count - 1)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high + 1
+
+
+def row_elements(buffer: Buffer, dtype: str) -> int:
+    """Elements of `dtype` in a partition row of a buffer (HBM: in all of it)."""
+    return buffer.free * STORAGE[buffer.dtype].itemsize // STORAGE[dtype].itemsize

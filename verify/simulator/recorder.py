@@ -1,0 +1,390 @@
+"""The recorder: what `nki.isa` calls append to while a kernel runs as Python.
+
+One recorder records one program (one core). `current()` is the recorder of the kernel being built; an `observer`
+(the eager simulator) sees each node as it is issued. No tensor value exists here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Protocol
+
+from nkismith.verify.simulator.dtypes import DType, named
+from nkismith.verify.simulator.enums import MemoryRegion
+from nkismith.verify.simulator.errors import LegalityError, SimulatorError
+from nkismith.verify.simulator.hardware import Target, target
+from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
+from nkismith.verify.simulator.tensor import NkiTensor, Storage, refuse
+from nkismith.verify.simulator.trace import (
+    Buffer,
+    Instr,
+    Loop,
+    Node,
+    Operand,
+    Ordered,
+    Program,
+    ScalarRef,
+    Trace,
+    While,
+)
+
+_PACKAGE = str(Path(__file__).parent)
+_INTERNAL: dict[str, bool] = {}
+_active: Recorder | None = None
+
+
+class Observer(Protocol):
+    """Sees nodes as they are recorded (the eager simulator)."""
+
+    def allocated(self, buffer: Buffer) -> None: ...
+    def issued(self, instr: Instr) -> None: ...
+    def loop_opened(self, loop: Loop | While) -> None: ...
+    def loop_closed(self, loop: Loop | While) -> None: ...
+
+
+class NkiInstruction:
+    """Handle of a recorded instruction."""
+
+    __slots__ = ("_recorder", "id", "scope")
+
+    def __init__(self, recorder: Recorder, id: int, scope: tuple[int, ...]) -> None:
+        self._recorder, self.id, self.scope = recorder, id, scope
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Run this instruction after each producer; both in the same loop nesting, or the producer further out."""
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise TypeError(f"depends_on takes instruction handles, not {type(producer).__name__}")
+            if self.scope[: len(producer.scope)] != producer.scope:
+                raise self._recorder.located(
+                    refuse(
+                        "depends_on_loop", "a dependency that crosses a compiled loop",
+                        "wire instructions of the same loop body, or a producer further out",
+                    )
+                )  # fmt: skip
+            self._recorder.edges.append((self.id, producer.id))
+        return self
+
+
+class Recorder:
+    """Records one program. Buffers of all programs of a kernel share one list."""
+
+    def __init__(
+        self,
+        target_name: str,
+        sdk: str,
+        lnc: int,
+        core: int = 0,
+        buffers: list[Buffer] | None = None,
+        observer: Observer | None = None,
+        max_nodes: int = 4_000_000,
+    ) -> None:
+        self.target: Target = target(target_name)
+        self.sdk, self.lnc, self.core, self.observer = sdk, lnc, core, observer
+        self.buffers = [] if buffers is None else buffers
+        self.body: list[Node] = []
+        self.edges: list[tuple[int, int]] = []
+        self.files: dict[str, int] = {}
+        self.warnings: list[tuple[int, str]] = []
+        self.shared: dict[Any, Buffer] = {}
+        self._bodies = [self.body]
+        self._scopes: tuple[int, ...] = ()
+        self._ordered = 0
+        self._instructions = 0
+        self._loops = 0
+        self._scalars = 0
+        self._shared_count = 0
+        self._max_nodes = max_nodes
+
+    # -- where in the kernel --------------------------------------------------------------------------------------
+
+    def where(self) -> tuple[int, int]:
+        """(line, file index) of the innermost frame outside the simulator."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            internal = _INTERNAL.get(name)
+            if internal is None:
+                internal = _INTERNAL[name] = name.startswith((_PACKAGE, "<instruction "))
+            if not internal:
+                index = self.files.get(name)
+                if index is None:
+                    index = self.files[name] = len(self.files)
+                return frame.f_lineno, index
+            frame = frame.f_back
+        return 0, 0
+
+    def located(self, error: LegalityError) -> LegalityError:
+        """The error with the kernel line that is being executed."""
+        if error.line is None:
+            error.line, index = self.where()
+            error.file = Path(next((f for f, i in self.files.items() if i == index), "")).name
+        return error
+
+    def warn(self, text: str) -> None:
+        """Note something that hardware accepts and the documentation does not."""
+        self.warnings.append((self.where()[0], text))
+
+    # -- storage --------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: Any,
+        dtype: Any,
+        region: MemoryRegion,
+        name: str = "",
+        address: Any = None,
+        kind: str = "internal",
+        data: bytes = b"",
+    ) -> NkiTensor:
+        """New storage and the view that covers it. Raises LegalityError on a bad shape, dtype, region or address."""
+        extents, kind_of = _shape(shape), named(dtype)
+        if kind_of is None:
+            raise self.located(refuse("dtype", f"unknown dtype {dtype!r}", "use an nl dtype such as nl.bfloat16"))
+        if not isinstance(region, MemoryRegion):
+            raise self.located(
+                refuse("buffer_region", f"buffer={region!r}", "use nl.sbuf, nl.psum, nl.shared_hbm or nl.private_hbm")
+            )
+        space = region.space
+        if space != "hbm" and len(extents) < 2:
+            raise self.located(
+                refuse("tile_shape", f"an on-chip tensor of shape {extents}", "give a partition and a free dimension")
+            )
+        shared = region is MemoryRegion.shared_hbm or kind == "input"
+        if shared and self.lnc > 1 and kind == "internal":
+            self._shared_count += 1
+            key = name or self._shared_count
+            known = self.shared.get(key)
+            if known is not None:
+                if (known.shape, known.dtype) != (extents, kind_of):
+                    raise self.located(
+                        refuse(
+                            "shared_hbm_mismatch",
+                            f"shared HBM tensor {key!r} is {extents} {kind_of} here and {known.shape} {known.dtype} "
+                            "in the other core",
+                            "declare it alike in both cores",
+                        )
+                    )
+                return self._view(known, region)
+        buffer = Buffer(
+            id=len(self.buffers),
+            name=name or f"t{len(self.buffers)}",
+            space=space,
+            kind=kind,
+            shared=shared,
+            dtype=kind_of,
+            shape=extents,
+            address=None if address is None else tuple(int(a) for a in address),
+            core=-1 if shared else self.core,
+            at=self._instructions,
+            scope=self._scopes[-1] if self._scopes and not shared else 0,
+            line=self.where()[0],
+            data=data,
+        )
+        self.buffers.append(buffer)
+        if shared and self.lnc > 1 and kind == "internal":
+            self.shared[name or self._shared_count] = buffer
+        if self.observer:
+            self.observer.allocated(buffer)
+        return self._view(buffer, region)
+
+    def _view(self, buffer: Buffer, region: MemoryRegion) -> NkiTensor:
+        storage = Storage(buffer.id, region, DType(buffer.dtype), buffer.shape, buffer.name, buffer.scope)
+        return NkiTensor(buffer.shape, buffer.dtype, storage)
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+
+    def emit(self, op: str, operands: dict[str, Operand], attrs: dict[str, Any], name: str | None) -> NkiInstruction:
+        """Append an instruction."""
+        self._instructions += 1
+        if self._instructions > self._max_nodes:
+            raise self.located(
+                refuse(
+                    "instruction_budget", f"more than {self._max_nodes:,} instructions",
+                    "roll the outer loop into nl.fori_loop",
+                )
+            )  # fmt: skip
+        line, file = self.where()
+        instr = Instr(self._instructions, op, operands, attrs, line, file, name or "")
+        self._bodies[-1].append(instr)
+        if self.observer:
+            self.observer.issued(instr)
+        return NkiInstruction(self, instr.id, self._scopes)
+
+    def check_live(self, tensor: NkiTensor) -> None:
+        """Refuse a tile whose compiled loop has ended."""
+        scope = tensor._storage.scope
+        if scope and scope not in self._scopes:
+            raise self.located(
+                refuse(
+                    "loop_scope", f"{tensor!r} was made in the body of a compiled loop and is used outside it",
+                    "allocate it before the loop",
+                )
+            )  # fmt: skip
+
+    def new_scalar(self) -> ScalarRef:
+        """A fresh SSA id."""
+        self._scalars += 1
+        return ScalarRef(self._scalars - 1)
+
+    def scalar(self, op: str, dtype: str, operands: dict[str, Operand] | None = None, **attrs: Any) -> NkiScalar:
+        """Append a scalar instruction and return its result."""
+        ref = self.new_scalar()
+        self.emit(op, operands or {}, {"result": ref, "dtype": dtype, **attrs}, None)
+        return NkiScalar(ref, dtype)
+
+    @contextmanager
+    def _inside(self, node: Loop | While | Ordered) -> Iterator[None]:
+        self._bodies[-1].append(node)
+        self._bodies.append(node.body)
+        looping = not isinstance(node, Ordered)
+        if looping:
+            self._scopes = (*self._scopes, node.id)  # type: ignore[union-attr]
+        else:
+            self._ordered += 1
+        try:
+            yield
+        finally:
+            self._bodies.pop()
+            if looping:
+                self._scopes = self._scopes[:-1]
+            else:
+                self._ordered -= 1
+
+    def _open_loop(self) -> int:
+        if self._ordered:
+            raise self.located(
+                refuse("loop_in_no_reorder", "a compiled loop inside nl.no_reorder", "put no_reorder inside the body")
+            )
+        self._loops += 1
+        return self._loops
+
+    def fori(self, lower: Any, upper: Any, body: Callable[[Any], Any], step: int) -> None:
+        """Record nl.fori_loop: the body is called once."""
+        bounds = []
+        for bound in (lower, upper):
+            if isinstance(bound, NkiScalar) and bound.dtype == "int64":
+                raise self.located(refuse("scalar_width", "an int64 scalar as a loop bound", "load the bound as int32"))
+            if isinstance(bound, NkiScalar) and bound.is_comparison:
+                raise self.located(refuse("scalar_comparison", "a comparison as a loop bound", "use arithmetic"))
+            if not isinstance(bound, int | NkiScalar | VirtualRegister):
+                raise TypeError(f"a loop bound is an int, NkiScalar or VirtualRegister, not {type(bound).__name__}")
+            bounds.append(bound if isinstance(bound, int) else bound.ref)
+        if type(step) is not int or step < 1:
+            raise self.located(refuse("loop_step", f"step {step!r}", "a positive compile-time int"))
+        index = self.new_scalar()
+        line, file = self.where()
+        loop = Loop(self._open_loop(), index.id, bounds[0], bounds[1], step, [], line, file)
+        registers = isinstance(lower, VirtualRegister) or isinstance(upper, VirtualRegister)
+        with self._inside(loop):
+            if self.observer:
+                self.observer.loop_opened(loop)
+            body(VirtualRegister(index, frozen=True) if registers else NkiScalar(index))
+        if self.observer:
+            self.observer.loop_closed(loop)
+
+    def while_(self, init: Any, body: Callable[[Any], Any]) -> None:
+        """Record nl.while_loop: runs while the condition is non-zero; the body returns the next condition."""
+        if not isinstance(init, NkiScalar | VirtualRegister):
+            raise TypeError(f"while_loop starts from a register or an NkiScalar, not {type(init).__name__}")
+        condition = self.new_scalar()
+        line, file = self.where()
+        loop = While(self._open_loop(), condition.id, init.ref, None, [], line, file)
+        carried: Any = NkiScalar(condition) if isinstance(init, NkiScalar) else VirtualRegister(condition)
+        with self._inside(loop):
+            if self.observer:
+                self.observer.loop_opened(loop)
+            result = body(carried)
+            if not isinstance(result, NkiScalar | VirtualRegister):
+                raise self.located(
+                    refuse("while_condition", "the body of while_loop returned no register or scalar", "return it")
+                )
+            loop.next = result.ref
+        if self.observer:
+            self.observer.loop_closed(loop)
+
+    @contextmanager
+    def ordered(self) -> Iterator[None]:
+        """Record nl.no_reorder."""
+        line, file = self.where()
+        with self._inside(Ordered([], line, file)):
+            yield
+
+    def program(self) -> Program:
+        """What was recorded."""
+        return Program(self.core, self.body, tuple(self.edges), self._scalars)
+
+
+def current() -> Recorder:
+    """The recorder of the kernel being built. Raises SimulatorError outside a kernel."""
+    if _active is None:
+        raise SimulatorError(
+            "nki.isa and nki.language run inside a kernel: call it through nki.simulate(kernel)(...) or nkismith check"
+        )
+    return _active
+
+
+def active() -> Recorder | None:
+    """The recorder of the kernel being built, if any."""
+    return _active
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Make `recorder` current."""
+    global _active
+    previous, _active = _active, recorder
+    try:
+        yield recorder
+    except LegalityError as error:
+        if error.line is None:
+            error.line, error.file = _raised_at(error.__traceback__)
+        raise
+    finally:
+        _active = previous
+
+
+def _raised_at(trace: TracebackType | None) -> tuple[int | None, str]:
+    """Line and file of the innermost kernel frame of a traceback."""
+    line, file = None, ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith((_PACKAGE, "<instruction ")) and not name.endswith("contextlib.py"):
+            line, file = trace.tb_lineno, Path(name).name
+        trace = trace.tb_next
+    return line, file
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if not extents or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in extents):
+        raise current().located(refuse("tile_shape", f"shape {shape!r}", "positive compile-time integers"))
+    return extents
+
+
+def finish(entry: str, recorders: list[Recorder], inputs: list[NkiTensor], outputs: list[NkiTensor]) -> Trace:
+    """The trace of a kernel from the recorders of its cores."""
+    first = recorders[0]
+    files = tuple(Path(f).name for f in first.files) or ("kernel.py",)
+    buffers = list(first.buffers)
+    for tensor in outputs:
+        buffer = buffers[tensor._storage.id]
+        if buffer.kind == "internal":
+            buffers[buffer.id] = replace(buffer, kind="output")
+    return Trace(
+        entry=entry,
+        sdk=first.sdk,
+        target=first.target.name,
+        lnc=first.lnc,
+        buffers=tuple(buffers),
+        programs=tuple(r.program() for r in recorders),
+        inputs=tuple(t._storage.id for t in inputs),
+        outputs=tuple(t.operand() for t in outputs),
+        files=files,
+        warnings=tuple(w for r in recorders for w in r.warnings),
+    )
