@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,9 @@ PATCH = 2
 
 FPS = 16
 """Frames a second of the decoded video."""
+
+EPS = 1e-6
+"""Added to variances and mean squares by every norm of the model."""
 
 DTYPES = ("float32", "bfloat16")
 
@@ -49,7 +52,6 @@ class Config:
     channels: int = 16  # of a latent; `in_dim` and `out_dim` of the official file
     text_dim: int = 4096
     text_len: int = 512  # prompt positions; those beyond the prompt hold zeros and are attended to
-    eps: float = 1e-6
     latent_height: int = 60  # pixels / 8
     latent_width: int = 104
     dtype: str = "bfloat16"
@@ -60,15 +62,15 @@ class Config:
     text_heads: int = 64
     text_ffn_dim: int = 10240
     text_vocab: int = 256384
-    name: str = "custom"
+    name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or value < 1):
-                raise InputError(f"{field.name} is {value!r}; it must be a whole number of at least 1")
-            if field.type == "float" and not (type(value) in (int, float) and 0 < value < math.inf):
-                raise InputError(f"{field.name} is {value!r}; it must be a positive number")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type == "int" and (type(value) is not int or value < 1):
+                raise InputError(f"{item.name} is {value!r}; it must be a whole number of at least 1")
+            if item.type == "float" and not (type(value) in (int, float) and 0 < value < math.inf):
+                raise InputError(f"{item.name} is {value!r}; it must be a positive number")
         object.__setattr__(self, "steps", tuple(self.steps))
         rules = (
             (self.dim % self.num_heads == 0, f"dim {self.dim} does not divide into num_heads {self.num_heads} heads"),
@@ -152,7 +154,7 @@ class Config:
         if "preset" in values:
             name = values.pop("preset")
             return cls.preset(name, **values)
-        known = {field.name for field in fields(cls)}
+        known = {item.name for item in fields(cls)}
         chosen: dict[str, Any] = {}
         for key, value in values.items():
             if key in OFFICIAL_CONSTANTS:
@@ -182,6 +184,7 @@ OFFICIAL_CONSTANTS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "_class_name": ("WanModel", "CausalWanModel"),
         "model_type": ("t2v",),
+        "eps": (EPS,),
         "patch_size": ((1, PATCH, PATCH),),
         "qk_norm": (True,),
         "cross_attn_norm": (True,),

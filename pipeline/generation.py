@@ -1,0 +1,314 @@
+"""Text, or embeddings, to video: the public front of the pipeline.
+
+    for event in generate(config, weights, prompt="a harbour at dawn", frames=42, seed=0):
+        if isinstance(event, FramesReady):
+            show(to_uint8(event.pixels))
+
+Nothing is kept of what has been yielded, so a clip may be of any length.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nkismith.pipeline.config import BLOCK_FRAMES, Config
+from nkismith.pipeline.dit import Dit
+from nkismith.pipeline.errors import InputError
+from nkismith.pipeline.events import BlockReady, Done, Event, Failed, FramesReady, StageTimed, WindowStarted
+from nkismith.pipeline.models import VideoDecoder, Weights
+from nkismith.pipeline.noise import Noise, Renoise
+from nkismith.pipeline.ops import Ops
+from nkismith.pipeline.rolling import Rolling
+from nkismith.pipeline.sharding import Layout
+from nkismith.pipeline.vae_sharding import ShardedVae
+
+IMAGE_FRAMES = 1 + 4 * (BLOCK_FRAMES - 1)
+"""Video frames of the first block, which a still first image fills."""
+
+
+def generate(
+    config: Config,
+    weights: Weights | Dit | Mapping[str, Tensor] | str | Path,
+    *,
+    prompt: str | None = None,
+    prompt_embeds: Tensor | None = None,
+    frames: int | None = None,
+    seed: int = 0,
+    noise: Tensor | None = None,
+    renoise: Renoise | None = None,
+    backend: str | Mapping[str, str] = "torch",
+    kernel_root: Path | None = None,
+    allow_fallback: bool = False,
+    switches: Mapping[int, str | Tensor] | None = None,
+    given: Tensor | None = None,
+    first_image: np.ndarray | Tensor | None = None,
+    decode: bool = True,
+    layout: Layout | None = None,
+) -> Generation:
+    """Generate a clip with Rolling Forcing.
+
+    Args:
+        config: the sizes, which must be those the weights were loaded for.
+        weights: the models (`Weights`), a `Dit`, its tensors by official name, its file, or a folder of
+            published files. Without a VAE the run yields latents only.
+        prompt, prompt_embeds: one of them; embeddings are [text_len, text_dim], shorter ones are filled with zeros.
+        frames: latent frames to generate, a multiple of 3 from 15 on; the video has 4 times as many, less 3 at its
+            start. None goes on until cancelled, or as far as `noise` reaches.
+        seed: of all random numbers that are not supplied; see noise.py for their order.
+        noise: [frames, channels, height, width], the initial noise.
+        renoise: called as renoise(window, block, step, shape) for each block that goes on to a denoising step,
+            windows and blocks ascending; gives noise of `shape`, [3, channels, height, width].
+        backend: `torch` or `sim`, or a mapping from op to one of them (see `Ops`).
+        kernel_root: where accepted kernels are kept, if not beside the bundled ops.
+        allow_fallback: run ops that have no accepted kernel on PyTorch; `Done.fallbacks` names them.
+        switches: prompts, or embeddings, by the window from which on they hold.
+        given: finished latents [3*n, channels, height, width] that the clip continues. They count as its first
+            blocks: numbering starts after them, and they are decoded at the head of the video.
+        first_image: uint8 [rows, columns, 3], in place of `given`: a still of it is the first block.
+        decode: False stops at latents although there is a VAE.
+        layout: how the run is spread over ranks; by default it is not.
+
+    Returns: an iterator of events that can be cancelled and given another prompt.
+    Raises: InputError, WeightsError or KernelMissing at once; what goes wrong later is yielded as `Failed` and
+        then raised.
+    """
+    models = Weights.of(weights, config)
+    _check_config(config, models.dit.config)
+    blocks = _blocks(config, frames, noise)
+    noise = None if noise is None else _latents(config, noise, "noise")
+    if (prompt is None) == (prompt_embeds is None):
+        raise InputError("give either prompt or prompt_embeds, and not both")
+    if given is not None and first_image is not None:
+        raise InputError("give either given latents or a first image, and not both")
+    if first_image is not None:
+        given = _still(config, models, first_image)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
+    return Generation(
+        config,
+        models if decode else Weights(models.dit, None, models.text),
+        prompt=_prompt(config, models, prompt if prompt is not None else prompt_embeds),
+        noise=Noise(config, blocks, seed, noise, renoise),
+        blocks=blocks,
+        ops=Ops(backend, dtype=config.dtype, kernel_root=kernel_root, allow_fallback=allow_fallback),
+        switches={window: _prompt(config, models, value) for window, value in (switches or {}).items()},
+        given=None if given is None else _latents(config, given, "given"),
+        layout=layout or Layout(),
+    )
+
+
+class Generation(Iterator[Event]):
+    """A running clip: an iterator of its events. Made by `generate`."""
+
+    def __init__(
+        self,
+        config: Config,
+        models: Weights,
+        *,
+        prompt: str | Tensor,
+        noise: Noise,
+        blocks: int | None,
+        ops: Ops,
+        switches: Mapping[int, str | Tensor],
+        given: Tensor | None,
+        layout: Layout,
+    ) -> None:
+        self._config, self._models, self._noise, self._ops, self._layout = config, models, noise, ops, layout
+        self._prompt, self._switches, self._given, self._blocks = prompt, switches, given, blocks
+        self._cancelled = threading.Event()
+        self._next_prompt: str | Tensor | None = None
+        self._events = self._report_failure(self._run())
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def cancel(self) -> None:
+        """Stop at the next window boundary, with `Done`. May be called from any thread."""
+        self._cancelled.set()
+
+    def switch_prompt(self, prompt: str | Tensor) -> None:
+        """Change the prompt, or embeddings, at the next window boundary. May be called from any thread.
+
+        Raises: InputError as `generate` does.
+        """
+        self._next_prompt = _prompt(self._config, self._models, prompt)
+
+    def _report_failure(self, events: Iterator[Event]) -> Iterator[Event]:
+        window = None
+        try:
+            for event in events:
+                if isinstance(event, WindowStarted):
+                    window = event.window
+                yield event
+        except Exception as error:
+            yield Failed(window, error)
+            raise
+
+    def _run(self) -> Iterator[Event]:
+        layout, ops = self._layout, self._ops
+        begin = time.perf_counter()
+        rolling = Rolling(
+            self._models.dit,
+            self._embed(self._prompt),
+            blocks=self._blocks,
+            noise=self._noise,
+            ops=ops,
+            layout=layout,
+        )
+        yield StageTimed("prompt", 0, time.perf_counter() - begin)
+        video = _Video(self._decoder())
+        if self._given is not None:
+            rolling.continue_from(self._given)
+            yield from video.decode(self._given, 0)
+        blocks, first_block, cancelled = 0, None, False
+        for window in rolling.windows():
+            cancelled, prompt = self._commands(window.index)
+            if cancelled:
+                break
+            if prompt is not None:
+                start = time.perf_counter()
+                rolling.switch_prompt(self._embed(prompt))
+                yield StageTimed("switch", window.index, time.perf_counter() - start)
+            yield WindowStarted(window.index, window.blocks, window.phase, self._total)
+            start = time.perf_counter()
+            final = rolling.step(window)
+            yield StageTimed("dit", window.index, time.perf_counter() - start)
+            if final is not None:
+                blocks += 1
+                first_block = first_block or time.perf_counter() - begin
+                yield BlockReady(window.first, final)
+                yield from video.decode(final, window.index)
+        seconds = time.perf_counter() - begin
+        yield Done(blocks, video.frames, seconds, first_block, cancelled, ops.backends, ops.fallbacks)
+
+    @property
+    def _total(self) -> int | None:
+        return None if self._blocks is None else self._blocks + len(self._config.steps) - 1
+
+    def _commands(self, window: int) -> tuple[bool, str | Tensor | None]:
+        """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""
+        prompt, self._next_prompt = self._next_prompt, None
+        changed = prompt if prompt is not None else self._switches.get(window)
+        cancelled, switches = self._layout.agree(self._cancelled.is_set(), changed is not None)
+        return cancelled, changed if changed is not None else "" if switches else None
+
+    def _decoder(self) -> VideoDecoder | None:
+        vae = self._models.vae
+        return ShardedVae(vae) if vae and self._layout.ranks > 1 else vae
+
+    def _embed(self, prompt: str | Tensor) -> Tensor:
+        """Embeddings [text_len, text_dim], made by the first rank for all."""
+        config = self._config
+        dtype = getattr(torch, config.dtype)
+        if self._layout.rank != 0:
+            embeds = torch.empty(config.text_len, config.text_dim, dtype=dtype)
+        elif isinstance(prompt, str):
+            assert self._models.text is not None  # checked when the prompt was given
+            embeds = self._models.text(prompt).to(dtype)
+        else:
+            embeds = prompt.to(dtype)
+        return self._layout.broadcast(embeds)
+
+
+class _Video:
+    """The decoded stream of one clip; without a decoder, no frames."""
+
+    def __init__(self, vae: VideoDecoder | None) -> None:
+        self._vae = vae
+        self._state = vae.new_state() if vae else None
+        self.frames = 0
+
+    def decode(self, latents: Tensor, window: int) -> Iterator[FramesReady | StageTimed]:
+        if self._vae is None:
+            return
+        start = time.perf_counter()
+        pixels = self._vae.decode(latents, self._state)
+        yield StageTimed("vae", window, time.perf_counter() - start)
+        yield FramesReady(self.frames, pixels)
+        self.frames += len(pixels)
+
+
+def _check_config(config: Config, loaded: Config) -> None:
+    different = [
+        f"{field.name} is {getattr(config, field.name)!r}, the weights have {getattr(loaded, field.name)!r}"
+        for field in fields(Config)
+        if field.compare and getattr(config, field.name) != getattr(loaded, field.name)
+    ]
+    if different:
+        raise InputError(f"the weights were loaded for another config: {'; '.join(different)}")
+
+
+def _blocks(config: Config, frames: int | None, noise: Tensor | None) -> int | None:
+    """New blocks of the clip; None for one without end."""
+    if noise is not None:
+        supplied = len(_latents(config, noise, "noise"))
+        if frames not in (None, supplied):
+            raise InputError(f"frames is {frames}, but noise was given for {supplied}; leave one of them out")
+        frames = supplied
+    if frames is None:
+        return None
+    least = BLOCK_FRAMES * len(config.steps)
+    if type(frames) is not int or frames % BLOCK_FRAMES:
+        raise InputError(
+            f"frames is {frames!r}; latent frames come in blocks of {BLOCK_FRAMES}, so give a multiple of that"
+        )
+    if frames < least:
+        raise InputError(
+            f"frames is {frames}; a clip needs at least {least} latent frames ({4 * least - 3} video frames). "
+            f"{len(config.steps)} blocks are in flight at once, each at its own noise level; with fewer blocks "
+            "the levels would not match their noise"
+        )
+    return frames // BLOCK_FRAMES
+
+
+def _latents(config: Config, given: Tensor, name: str) -> Tensor:
+    """Latents supplied by the caller as [frames, channels, height, width]; a leading batch of one is dropped."""
+    latents = torch.as_tensor(given)
+    latents = latents[0] if latents.ndim == 5 and len(latents) == 1 else latents
+    if latents.ndim != 4 or latents.shape[1:] != config.block_shape[1:]:
+        raise InputError(f"{name} is {list(latents.shape)}; expected [frames, {str(config.block_shape[1:])[1:-1]}]")
+    if len(latents) == 0 or len(latents) % BLOCK_FRAMES:
+        raise InputError(f"{name} has {len(latents)} frames; it must hold whole blocks of {BLOCK_FRAMES}")
+    if not latents.is_floating_point() or not torch.isfinite(latents).all():
+        raise InputError(f"{name} must hold finite floating-point numbers")
+    return latents
+
+
+def _prompt(config: Config, models: Weights, prompt: str | Tensor) -> str | Tensor:
+    """A prompt as it is, or embeddings filled up to [text_len, text_dim]."""
+    if isinstance(prompt, str):
+        if models.text is None:
+            raise InputError("a prompt needs the text encoder, which these weights do not hold; give prompt_embeds")
+        return prompt
+    embeds = torch.as_tensor(prompt)
+    embeds = embeds[0] if embeds.ndim == 3 and len(embeds) == 1 else embeds
+    if embeds.ndim != 2 or embeds.shape[1] != config.text_dim or len(embeds) > config.text_len:
+        raise InputError(
+            f"prompt_embeds are {list(embeds.shape)}; expected at most [{config.text_len}, {config.text_dim}]"
+        )
+    if not embeds.is_floating_point() or not torch.isfinite(embeds).all():
+        raise InputError("prompt_embeds must hold finite floating-point numbers")
+    return torch.nn.functional.pad(embeds, (0, 0, 0, config.text_len - len(embeds)))
+
+
+def _still(config: Config, models: Weights, image: np.ndarray | Tensor) -> Tensor:
+    """The first block of a video that stands still at an image."""
+    if models.vae is None:
+        raise InputError("a first image needs the VAE, which these weights do not hold")
+    pixels = torch.as_tensor(image)
+    size = (8 * config.latent_height, 8 * config.latent_width, 3)
+    if tuple(pixels.shape) != size or pixels.dtype != torch.uint8:
+        raise InputError(
+            f"the first image is {pixels.dtype} {list(pixels.shape)}; expected uint8 {list(size)} "
+            "(rows, columns, colours): scale or crop it"
+        )
+    frame = (pixels.permute(2, 0, 1).float() / 127.5 - 1).unsqueeze(0)
+    return models.vae.encode(frame.expand(IMAGE_FRAMES, -1, -1, -1))

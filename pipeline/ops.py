@@ -1,0 +1,196 @@
+"""The seam between the model and the kernels: each op once, on the backend the run chose for it.
+
+The functions of this module are the PyTorch backend. `Ops` binds every op of a run to one of them or to
+an accepted kernel. Shapes: S tokens, F frames, C channels, H heads of this rank, D head size, T tokens
+of a block, L prompt positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nkismith import verify
+from nkismith.kernels.registry import NoKernel
+from nkismith.kernels.spec import UnknownOp
+from nkismith.pipeline.config import EPS
+from nkismith.pipeline.errors import InputError, KernelMissing
+
+BACKENDS = ("torch", "sim")
+
+
+def rope_3d(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate adjacent channel pairs of x [S, H, D] by the angles whose cos, sin are [S, D/2] float32."""
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    rotated = pairs * torch.complex(cos, sin).unsqueeze(1)
+    return torch.view_as_real(rotated).flatten(-2).to(x.dtype)
+
+
+def rms_norm_qk(x: Tensor, weight: Tensor) -> Tensor:
+    """x [S, C] over the root of its mean square, all heads together, times weight [C].
+
+    Statistics in float32; rounded to the dtype of x before the weight, as Wan2.1 does.
+    """
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+    return (x * torch.rsqrt(norm.square() / x.shape[-1] + EPS)).to(x.dtype) * weight
+
+
+def layer_norm_modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """LN(x) * (1 + scale) + shift of x [S, C]; row f of shift, scale [F, C] covers S/F consecutive tokens."""
+    frames = F.layer_norm(x, x.shape[-1:], eps=EPS).unflatten(0, (shift.shape[0], -1))
+    return torch.addcmul(shift.unsqueeze(1), frames, 1 + scale.unsqueeze(1)).flatten(0, 1)
+
+
+def gelu_mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """gelu(x w1 + b1) w2 + b2 with the tanh form of GELU; x [S, C], w1 [C, I], w2 [I, C]."""
+    return torch.addmm(b2, F.gelu(torch.addmm(b1, x, w1), approximate="tanh"), w2)
+
+
+def cross_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax attention of q [S, H, D] to all of k, v [L, H, D], scaled by 1/sqrt(D)."""
+    return _attend(q, k.transpose(0, 1), v.transpose(0, 1))
+
+
+def kv_cache_update(k_ring: Tensor, v_ring: Tensor, k: Tensor, v: Tensor, slot: Tensor) -> None:
+    """Write one block, k and v [T, H, D], into a slot of k_ring [slots, H, D, T] and v_ring [slots, H, T, D]."""
+    index = int(slot)
+    k_ring[index] = k.permute(1, 2, 0)
+    v_ring[index] = v.transpose(0, 1)
+
+
+def rolling_attention(
+    q: Tensor,
+    k_own: Tensor,
+    v_own: Tensor,
+    k_ring: Tensor,
+    v_ring: Tensor,
+    slots: Tensor,
+    n_past: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+) -> Tensor:
+    """Attention of some queries to past blocks in the ring and to the keys of their own blocks.
+
+    Args:
+        q: [Sq, H, D] rotated; Sq = S unless the queries are split over ranks.
+        k_own, v_own: [S, H, D], the keys rotated.
+        k_ring, v_ring: [slots, H, D, T] and [slots, H, T, D]; keys before rotation.
+        slots: int32 [n_max], the ring slot of each past block; entries from n_past on are ignored.
+        n_past: int32 [1].
+        cos, sin: [n_max*T, D/2] float32, the angles of the past tokens in the order of `slots`.
+
+    Returns: [Sq, H, D].
+    """
+    count = int(n_past)
+    if count == 0:
+        return _attend(q, k_own.transpose(0, 1), v_own.transpose(0, 1))
+    chosen = slots[:count].long()
+    tokens = k_ring.shape[3]
+    k_past = k_ring[chosen].permute(0, 3, 1, 2).contiguous().flatten(0, 1)
+    k_past = rope_3d(k_past, cos[: count * tokens], sin[: count * tokens])
+    v_past = v_ring[chosen].transpose(0, 1).flatten(1, 2)
+    k = torch.cat((k_past, k_own)).transpose(0, 1)
+    return _attend(q, k, torch.cat((v_past, v_own.transpose(0, 1)), dim=1))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """q [S, H, D] against k, v [H, L, D]; the batch axis selects PyTorch's fused CPU kernel."""
+    y = F.scaled_dot_product_attention(q.transpose(0, 1)[None], k[None], v[None])
+    return y[0].transpose(0, 1)
+
+
+TORCH: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        function.__name__: function
+        for function in (
+            rope_3d,
+            rms_norm_qk,
+            layer_norm_modulate,
+            gelu_mlp,
+            cross_attention,
+            kv_cache_update,
+            rolling_attention,
+        )
+    }
+)
+
+
+class Ops:
+    """Every op of one run, bound to its backend; call them as methods: `ops.rope_3d(x, cos, sin)`.
+
+    `backends` says where each op runs; `fallbacks` says, of those that the caller wanted elsewhere, why
+    they run on PyTorch.
+    """
+
+    rope_3d: Callable[[Tensor, Tensor, Tensor], Tensor]
+    rms_norm_qk: Callable[[Tensor, Tensor], Tensor]
+    layer_norm_modulate: Callable[[Tensor, Tensor, Tensor], Tensor]
+    gelu_mlp: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+    cross_attention: Callable[[Tensor, Tensor, Tensor], Tensor]
+    kv_cache_update: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
+    rolling_attention: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+    def __init__(
+        self,
+        backend: str | Mapping[str, str] = "torch",
+        *,
+        dtype: str = "float32",
+        target: str = "trn2",
+        lnc: int = 1,
+        kernel_root: Path | None = None,
+        allow_fallback: bool = False,
+    ) -> None:
+        """Choose a backend for each op.
+
+        Args:
+            backend: `torch`, or `sim` for accepted kernels on the simulator; or a mapping from op to one of
+                these, in which ops that are not named run on PyTorch.
+            dtype, target, lnc: what the accepted kernels must be for.
+            kernel_root: where they are kept; by default beside the bundled ops.
+            allow_fallback: run ops without an accepted kernel on PyTorch, and say so in `fallbacks`.
+
+        Raises: InputError for an unknown op or backend; KernelMissing if an op has no accepted kernel.
+        """
+        wanted = backend_of_each_op(backend)
+        self.backends: dict[str, str] = {}
+        self.fallbacks: dict[str, str] = {}
+        for op, function in TORCH.items():
+            self.backends[op] = "torch"
+            if wanted[op] == "sim":
+                try:
+                    function = simulated(op, dtype=dtype, target=target, lnc=lnc, root=kernel_root)
+                    self.backends[op] = "sim"
+                except KernelMissing as missing:
+                    if not allow_fallback:
+                        raise
+                    self.fallbacks[op] = str(missing)
+            setattr(self, op, function)
+
+
+def backend_of_each_op(backend: str | Mapping[str, str]) -> dict[str, str]:
+    """Spell a choice of backend out for every op; raises InputError as `Ops` does."""
+    chosen = dict.fromkeys(TORCH, backend) if isinstance(backend, str) else dict.fromkeys(TORCH, "torch") | backend
+    for op, name in chosen.items():
+        if op not in TORCH:
+            raise InputError(f"no op named {op!r} in the pipeline. Known: {', '.join(TORCH)}")
+        if name not in BACKENDS:
+            raise InputError(f"no backend named {name!r} (wanted for {op}). Known: {', '.join(BACKENDS)}")
+    return chosen
+
+
+def simulated(op: str, *, dtype: str, target: str, lnc: int, root: Path | None) -> Callable[..., Any]:
+    """An op's accepted kernel on the simulator, as a function of tensors like the one in this module.
+
+    Raises: KernelMissing if there is none for this dtype, target and LNC; StaleKernel if one changed since.
+    """
+    try:
+        kernel = verify.load(op, target=target, dtype=dtype, lnc=lnc, root=root)
+    except (NoKernel, UnknownOp) as error:
+        raise KernelMissing(f"{op} has no kernel to simulate: {error} Or allow the run to fall back") from error
+    return lambda *arguments: kernel(*(argument.contiguous() for argument in arguments))
