@@ -1,0 +1,96 @@
+"""The recording child: the only place where a draft's Python runs.
+
+`main` takes one msgpack request and returns one msgpack reply. It runs inside the sandbox, sees shapes and dtypes
+but no values, and everything it says is validated by the judge (`wire.decode`). All imports stand here, at module
+level: once the sandbox is locked no file opens.
+
+Request: {source, entry, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}.
+Reply: a list with one item a case, {"trace": bytes} or {"error": [kind, rule or type, what, fix, line]} with kind
+`load` (the source did not execute), `entry` (no such function), `legality`, `unsupported` or `raised`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import enum
+import functools
+import math
+import typing
+from types import ModuleType, TracebackType
+from typing import Any
+
+import msgpack
+
+from nkismith.verify.simulator import wire
+from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
+from nkismith.verify.simulator.install import install
+from nkismith.verify.simulator.kernel import TensorType, record, unwrap
+
+FILE = "kernel.py"
+ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (math, functools, dataclasses, enum, typing)}
+_TEXT = 2000  # characters of a message that the judge has use for
+
+
+def main(request: bytes) -> bytes:
+    """Record the requested cases of one source."""
+    asked = msgpack.unpackb(request)
+    install(asked["sdk"], asked["target"], asked["lnc"])
+    loaded = _load(asked["source"], asked["entry"])
+    if not callable(loaded):
+        return msgpack.packb([{"error": loaded}] * len(asked["cases"]))
+    return msgpack.packb([_record(loaded, case, asked) for case in asked["cases"]])
+
+
+def _load(source: str, entry: str) -> Any:
+    namespace: dict[str, Any] = {"__name__": "kernel", "__builtins__": {**vars(builtins), "__import__": _import}}
+    try:
+        exec(compile(source, FILE, "exec"), namespace)
+    except BaseException as error:  # a draft may raise anything, SystemExit too
+        return _error(error, "load")
+    found = namespace.get(entry)
+    if not callable(found):
+        return [
+            "entry",
+            "no_entry",
+            f"the source defines no function {entry}",
+            f"define @nki.jit def {entry}(...)",
+            None,
+        ]
+    return found
+
+
+def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    if name.split(".")[0] == "nki" or name in ALLOWED:
+        return builtins.__import__(name, globals, locals, fromlist, level)
+    raise ImportError(f"a kernel imports nki, {', '.join(ALLOWED)}; not {name}")
+
+
+def _record(kernel: Any, case: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    arguments = tuple(TensorType(tuple(shape), dtype) for shape, dtype in case)
+    try:
+        trace, _ = record(unwrap(kernel), arguments, target=asked["target"], sdk=asked["sdk"], lnc=asked["lnc"])
+        return {"trace": wire.encode(trace)}
+    except BaseException as error:  # whatever a draft raises is its verdict, not our failure
+        return {"error": _error(error, "raised")}
+
+
+def _error(error: BaseException, kind: str) -> list[Any]:
+    line = _line(error)
+    if isinstance(error, LegalityError):
+        return ["legality", error.rule, error.what[:_TEXT], error.fix[:_TEXT], error.line or line]
+    if isinstance(error, UnsupportedInstruction):
+        return ["unsupported", "unsupported_instruction", str(error)[:_TEXT], "", line]
+    return [kind, type(error).__name__, f"{type(error).__name__}: {error}"[:_TEXT], "", line]
+
+
+def _line(error: BaseException) -> int | None:
+    """The innermost line of the draft in a traceback."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    line, trace = None, error.__traceback__
+    while isinstance(trace, TracebackType):
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
