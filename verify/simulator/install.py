@@ -20,6 +20,7 @@ from nkismith.verify.simulator.language.objects import NKIObject
 from nkismith.verify.simulator.recorder import NkiInstruction, current
 from nkismith.verify.simulator.scalar_calls import scalar_load, scalar_store
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
+from nkismith.verify.simulator.simulate import simulate
 from nkismith.verify.simulator.tensor import NkiTensor
 
 
@@ -75,8 +76,6 @@ class _Module(ModuleType):
 
 def modules() -> dict[str, ModuleType]:
     """The simulated package, module by module."""
-    from nkismith.verify.simulator.simulate import simulate
-
     isa = _module("nki.isa", isa_names())
     language = _module("nki.language", language_names())
     constants = _module(
