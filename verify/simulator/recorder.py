@@ -183,7 +183,7 @@ class Recorder:
             core=-1 if shared else self.core,
             at=self._instructions,
             scope=self._scopes[-1] if self._scopes and not shared else 0,
-            line=self.where()[0],
+            line=0 if kind == "input" else self.where()[0],
             data=data,
         )
         self.buffers.append(buffer)
