@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nkismith.kernels.expressions import ExpressionError, parse
 from nkismith.kernels.relations import parse_relations
-from nkismith.kernels.schema import ValidChoice, Values, nearest
+from nkismith.kernels.schema import ValidChoice, nearest
 from nkismith.kernels.tensors import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -102,11 +102,12 @@ def _check_integers(spec: OpSpec) -> None:
             raise ValueError(f"{where}: a control is an integer input whose relation stands under `control` only")
         if not integer and isinstance(tensor.values, tuple):
             raise ValueError(f"{where}: relations are for integer inputs; for floats write {{kind: normal}}")
-        if integer and isinstance(spec.control.get(name, tensor.values), (Values, type(None))):
-            raise ValueError(f"{where}: an integer input needs its relation, such as '0 <= {name} < N'")
         if integer:
+            lines: object = spec.control.get(name) or tensor.values
+            if not isinstance(lines, tuple):
+                raise ValueError(f"{where}: an integer input needs its relation, such as '0 <= {name} < N'")
             try:
-                relations = parse_relations(name, spec.control.get(name, tensor.values))
+                relations = parse_relations(name, lines)
             except ExpressionError as wrong:
                 raise ValueError(f"{where}: {wrong}") from None
             if unknown := relations.needs - earlier:

@@ -94,14 +94,6 @@ def _as_lines(value: Any) -> Any:
 RelationLines = Annotated[tuple[str, ...], BeforeValidator(_as_lines)]
 
 
-class Input(Part):
-    """values: a `Values` mapping for floats, relations such as "0 <= ids < V" for integers."""
-
-    shape: tuple[Size, ...] = Field(min_length=1)
-    dtype: str | tuple[str, ...]
-    values: Annotated[Values | tuple[str, ...] | None, BeforeValidator(_as_lines)] = None
-
-
 class Ulp(Part):
     """Units in the last place of the output's dtype."""
 
@@ -114,6 +106,21 @@ class ValidChoice(Part):
     valid_choice: str
 
 
+Match = Literal["close", "exact", "valid_choice"] | Ulp | ValidChoice
+
+
+class Input(Part):
+    """values: a `Values` mapping for floats, relations such as "0 <= ids < V" for integers.
+
+    match: how an in_place input is judged after the call; what the reference leaves alone must keep its bits anyway.
+    """
+
+    shape: tuple[Size, ...] = Field(min_length=1)
+    dtype: str | tuple[str, ...]
+    values: Annotated[Values | tuple[str, ...] | None, BeforeValidator(_as_lines)] = None
+    match: Match = "close"
+
+
 class Output(Part):
     """match: `close` (tolerance by dtype), `exact` (bit equal), `{ulp: n}`, or `{valid_choice: NAME}`.
 
@@ -123,7 +130,7 @@ class Output(Part):
 
     shape: tuple[Size, ...] = Field(min_length=1)
     dtype: str
-    match: Literal["close", "exact", "valid_choice"] | Ulp | ValidChoice = "close"
+    match: Match = "close"
 
 
 class Tolerance(Part):

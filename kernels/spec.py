@@ -258,7 +258,7 @@ def _bound_control(
     for name in given:
         if name not in spec.control:
             raise SpecError(f"{where}: {name!r} is not a control{nearest(name, spec.control)}")
-    control = {}
+    control: dict[str, list[int]] = {}
     for name in spec.control:
         if name not in given:
             raise SpecError(f"{where}: gives no value for the run-time scalar {name}; add control: {{{name}: ...}}")

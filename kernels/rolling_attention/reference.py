@@ -23,5 +23,6 @@ def rolling_attention(
     even, odd = past_k[..., 0::2], past_k[..., 1::2]
     past_k = torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2)
     k, v = torch.cat((past_k, k_own)), torch.cat((past_v, v_own))
-    logits = torch.einsum("shd,lhd->hsl", q, k) / q.shape[-1] ** 0.5
-    return (torch.einsum("hsl,lhd->shd", logits.softmax(dim=-1), v),)
+    # [H, tokens, D]: one call that never holds all logits, and scales them by 1/sqrt(D).
+    y = torch.nn.functional.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)))
+    return (y.transpose(0, 1),)
