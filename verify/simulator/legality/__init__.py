@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nkismith.verify.simulator.hardware import target
+from nkismith.verify.simulator.legality.addresses import check_addresses
 from nkismith.verify.simulator.legality.operands import check_instruction
 from nkismith.verify.simulator.trace import Trace, walk
 
@@ -15,3 +16,4 @@ def check(trace: Trace) -> None:
     for program in trace.programs:
         for instr in walk(program.body):
             check_instruction(instr, trace.buffers, machine, trace.lnc, trace.files)
+        check_addresses(trace.buffers, program, machine)

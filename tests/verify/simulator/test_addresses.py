@@ -1,0 +1,83 @@
+"""Author-given addresses: every rule with an offender and an innocent neighbour."""
+
+import numpy as np
+import pytest
+
+from nkismith.verify.simulator import install
+from nkismith.verify.simulator.errors import LegalityError
+
+install()
+import nki  # noqa: E402
+import nki.isa as nisa  # noqa: E402
+import nki.language as nl  # noqa: E402
+
+
+def two_tiles(first, second, buffer=None, read_first_again=True):
+    """Write one tile, write another, then read the first (or the second)."""
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        a = nl.ndarray((32, 8), dtype=nl.float32, buffer=buffer or nl.sbuf, address=first)
+        b = nl.ndarray((32, 8), dtype=nl.float32, buffer=buffer or nl.sbuf, address=second)
+        nisa.memset(a, 1.0)
+        nisa.memset(b, 2.0)
+        c = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(c, a if read_first_again else b)
+        nisa.dma_copy(out, c)
+        return out
+
+    return nki.simulate(kernel)(np.zeros((32, 8), np.float32))
+
+
+def refused(*args, **kwargs):
+    with pytest.raises(LegalityError) as caught:
+        two_tiles(*args, **kwargs)
+    assert caught.value.line is not None
+    return caught.value.rule
+
+
+def test_reading_a_tile_that_another_has_overwritten_is_a_clash():
+    assert refused((0, 0), (0, 16)) == "address_clash"
+
+
+def test_tiles_may_share_bytes_one_after_the_other():
+    assert two_tiles((0, 0), (0, 16), read_first_again=False).max() == 2.0
+
+
+def test_neighbours_in_bytes_or_partitions_do_not_clash():
+    assert two_tiles((0, 0), (0, 32)).max() == 1.0
+    assert two_tiles((0, 0), (32, 0)).max() == 1.0
+
+
+def test_a_psum_tile_starts_on_a_bank():
+    assert refused((0, 0), (0, 1024), buffer=nl.psum) == "psum_bank"
+    assert two_tiles((0, 0), (0, 2048), buffer=nl.psum).max() == 1.0
+
+
+def test_a_tile_starts_on_a_quadrant():
+    assert refused((0, 0), (16, 64)) == "start_partition"
+
+
+def test_a_tile_stays_inside_its_memory():
+    assert refused((0, 0), (0, 229376)) == "address"
+
+
+def test_a_loop_that_overwrites_what_its_next_pass_reads_is_a_clash():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        a = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+        b = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+        nisa.memset(a, 1.0)
+
+        def body(i):
+            nisa.dma_copy(out, a)
+            nisa.memset(b, 2.0)
+
+        nl.fori_loop(0, 2, body)
+        return out
+
+    with pytest.raises(LegalityError) as caught:
+        nki.simulate(kernel)(np.zeros((32, 8), np.float32))
+    assert caught.value.rule == "address_clash"
