@@ -107,7 +107,7 @@ class TextEncoder:
     Make one with `load_text_encoder`, or with `TextEncoder.random` where the words do not matter.
     """
 
-    def __init__(self, model: torch.nn.Module, tokenizer: Tokenizer, *, text_len: int = 512):
+    def __init__(self, model: Any, tokenizer: Tokenizer, *, text_len: int = 512):
         self.model = model
         self.tokenizer = tokenizer
         self.text_len = text_len

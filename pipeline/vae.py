@@ -111,7 +111,7 @@ class Vae(nn.Module):
         """
         if latents.ndim != 4 or latents.shape[1] != LATENT_CHANNELS or 0 in latents.shape:
             raise InputError(
-                f"latents are {list(latents.shape)}; expected [frames, {LATENT_CHANNELS}, height, width], none of them 0"
+                f"latents are {list(latents.shape)}; expected [frames, {LATENT_CHANNELS}, height, width], none 0"
             )
         if together < 1:
             raise InputError(f"together is {together}; at least one latent frame must go through at once")

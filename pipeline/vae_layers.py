@@ -107,6 +107,18 @@ class CausalConv(nn.Module):
         return F.conv2d(stacked, weight, self.bias, padding=(rows // 2, columns.padding if cols > 1 else 0))
 
 
+class FrameConv(nn.Module):
+    """A 2-D convolution of each frame, which pads as it is told."""
+
+    def __init__(self, inputs: int, outputs: int, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, size, size))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    def forward(self, x: Tensor, *, padding: tuple[int, int] = (0, 0), stride: int = 1) -> Tensor:
+        return F.conv2d(x, self.weight, self.bias, padding=padding, stride=stride)
+
+
 class ChannelNorm(nn.Module):
     """Scale the channels of each pixel to length sqrt(channels), then by gamma. No mean, no bias."""
 
@@ -147,8 +159,8 @@ class FrameAttention(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.norm = ChannelNorm(channels, extra_dims=2)
-        self.to_qkv = nn.Conv2d(channels, 3 * channels, 1)
-        self.proj = nn.Conv2d(channels, channels, 1)
+        self.to_qkv = FrameConv(channels, 3 * channels, 1)
+        self.proj = FrameConv(channels, channels, 1)
 
     def forward(self, x: Tensor, state: VaeState, columns: Columns) -> Tensor:
         y = self.norm(x)
@@ -176,7 +188,7 @@ class Upsample(nn.Module):
 
     def __init__(self, channels: int, *, time: bool):
         super().__init__()
-        self.resample = nn.ModuleDict({"1": nn.Conv2d(channels, channels // 2, 3, padding=1)})
+        self.resample = nn.ModuleDict({"1": FrameConv(channels, channels // 2, 3)})
         self.time_conv = CausalConv(channels, 2 * channels, (3, 1, 1)) if time else None
 
     def forward(self, x: Tensor, state: VaeState, columns: Columns) -> Tensor:
@@ -188,8 +200,7 @@ class Upsample(nn.Module):
         halo = 1 - columns.padding
         x = columns.with_halo(x).contiguous(memory_format=torch.channels_last)
         x = F.interpolate(x, scale_factor=2, mode="nearest")[..., halo : 2 * x.shape[-1] - halo]
-        conv = self.resample["1"]
-        return F.conv2d(x, conv.weight, conv.bias, padding=(1, columns.padding))
+        return self.resample["1"](x, padding=(1, columns.padding))
 
 
 class Downsample(nn.Module):
@@ -197,12 +208,11 @@ class Downsample(nn.Module):
 
     def __init__(self, channels: int, *, time: bool):
         super().__init__()
-        self.resample = nn.ModuleDict({"1": nn.Conv2d(channels, channels, 3, stride=2)})
+        self.resample = nn.ModuleDict({"1": FrameConv(channels, channels, 3)})
         self.time_conv = CausalConv(channels, channels, (3, 1, 1), time_stride=2) if time else None
 
     def forward(self, x: Tensor, state: VaeState, columns: Columns) -> Tensor:
-        conv = self.resample["1"]
-        x = F.conv2d(F.pad(x, (0, 1, 0, 1)), conv.weight, conv.bias, stride=2)
+        x = self.resample["1"](F.pad(x, (0, 1, 0, 1)), stride=2)
         if self.time_conv is None:
             return x
         if state.first:

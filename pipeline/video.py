@@ -106,7 +106,7 @@ class Mp4Writer:
             with _explained(self.path):
                 self._container.close()
                 if error is None:
-                    os.replace(self._temporary, self.path)
+                    self._temporary.replace(self.path)
         finally:
             self._container.close()
             self._temporary.unlink(missing_ok=True)
@@ -176,7 +176,10 @@ def save_latents(latents: Tensor, path: str | Path) -> Path:
 
 
 def load_latents(path: str | Path) -> Tensor:
-    """Read what save_latents wrote. Raises: WeightsError if the file cannot be read, InputError if it holds no latents."""
+    """Read what save_latents wrote.
+
+    Raises: WeightsError if the file cannot be read, InputError if it holds no latents.
+    """
     tensors = read_state_dict(path)
     if LATENTS not in tensors:
         raise InputError(f"{path} holds no tensor named {LATENTS!r}, only {', '.join(sorted(tensors)) or 'nothing'}")
@@ -211,7 +214,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         with _explained(path):
             yield temporary
-            os.replace(temporary, path)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
+
 from nkismith.pipeline.config import Config
 from nkismith.pipeline.errors import InputError, WeightsError
 from nkismith.pipeline.vae import LATENT_MEAN, LATENT_STD, Vae, diffusers_name, load_vae
-from safetensors.torch import save_file
 
 TINY = Config.preset("tiny")
 
@@ -360,7 +361,7 @@ def test_names_everything_wrong_in_the_layout_of_the_file(vae, rename):
 
 
 def test_refuses_the_weights_of_another_size(vae):
-    with pytest.raises(WeightsError, match="decoder.conv1.weight is"):
+    with pytest.raises(WeightsError, match=r"decoder\.conv1\.weight is"):
         load_vae(vae.state_dict(), TINY.changed(vae_dim=12))
 
 
