@@ -1,6 +1,6 @@
 """The instruction table: importing this package defines every instruction, one file an engine."""
 
 from nkismith.verify.simulator.instruction import TABLE
-from nkismith.verify.simulator.instructions import control, dma, gpsimd, scalar, tensor, vector
+from nkismith.verify.simulator.instructions import control, dma, gpsimd, scalar, tensor, vector, vector_reduce
 
-__all__ = ["TABLE", "control", "dma", "gpsimd", "scalar", "tensor", "vector"]
+__all__ = ["TABLE", "control", "dma", "gpsimd", "scalar", "tensor", "vector", "vector_reduce"]

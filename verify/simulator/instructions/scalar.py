@@ -4,7 +4,7 @@ import numpy as np
 
 from nkismith.verify.simulator.enums import engine, reduce_cmd
 from nkismith.verify.simulator.instruction import ENUM, OP, instruction, out, tile, vector
-from nkismith.verify.simulator.instructions.vector import check_same_elements
+from nkismith.verify.simulator.instructions.checks import check_same_elements
 from nkismith.verify.simulator.operators import ACTIVATIONS
 
 SCALAR = engine.scalar

@@ -5,56 +5,18 @@ Inputs are widened to float32, results rounded once to the destination. Bit-wise
 
 import numpy as np
 
-from nkismith.verify.simulator.dtypes import INTEGERS, SIXTEEN_BIT_FLOATS, STORAGE, cast
+from nkismith.verify.simulator.dtypes import INTEGERS, STORAGE, cast
 from nkismith.verify.simulator.enums import engine
 from nkismith.verify.simulator.instruction import ENUM, OP, PLAIN, instruction, out, tile, vector
+from nkismith.verify.simulator.instructions.checks import (
+    check_bitvec_dtypes,
+    check_one_psum,
+    check_op,
+    check_same_elements,
+)
 from nkismith.verify.simulator.operators import ALU
 
 UNKNOWN = engine.unknown
-
-
-def check_op(site, name, kinds=("arithmetic", "bitvec", "unary"), reduces=False):
-    """The operator of a parameter exists on this target, has an allowed kind, and (if asked) can reduce."""
-    op = ALU.get(site.attr(name))
-    if op is None:
-        raise site.refuse("operator", f"{name}={site.attr(name)!r} is not an ALU operator", "see nki.api.shared")
-    if site.target.name not in op.targets:
-        raise site.refuse("target", f"{op.name} exists on {', '.join(op.targets)}, not on {site.target.name}", "")
-    if op.kind not in kinds:
-        raise site.refuse("operator", f"{name}={op.name} is a {op.kind} operator", f"use {' or '.join(kinds)}")
-    if reduces and op.identity is None:
-        raise site.refuse("operator", f"{op.name} cannot reduce", "add, multiply, maximum, minimum or a bit-wise op")
-    return op
-
-
-def check_same_elements(site, *names):
-    """Equal partitions and elements a partition."""
-    first = names[0]
-    for name in names[1:]:
-        if (site.partitions(name), site.free(name)) != (site.partitions(first), site.free(first)):
-            raise site.refuse(
-                "operand_shapes",
-                f"{first} is {site.shape(first)} and {name} is {site.shape(name)}",
-                "give both the same partitions and elements a partition",
-            )
-
-
-def check_one_psum(site, first, second):
-    """VectorE reads at most one of two tensors from PSUM."""
-    if site.has(first) and site.has(second) and site.space(first) == site.space(second) == "psum":
-        raise site.refuse("two_psum_inputs", f"{first} and {second} are both in PSUM", "copy one to SBUF first")
-
-
-def check_bitvec_dtypes(site, *names):
-    """Bit-wise operators take integers, all of one size."""
-    for name in names:
-        if site.has(name) and site.dtype(name) not in INTEGERS:
-            raise site.refuse("dtype", f"{name} is {site.dtype(name)} under a bit-wise operator", "view it as integers")
-
-
-def is_16_bit(site, *names):
-    """All given tensors are bf16 or fp16."""
-    return all(site.dtype(n) in SIXTEEN_BIT_FLOATS for n in names if site.has(n))
 
 
 @instruction(engines=("vector", "scalar", "gpsimd"), taint="elementwise", cost="max(64, N); 2x or 4x modes for 16 bit")
@@ -199,51 +161,6 @@ class scalar_tensor_tensor:
             other = m.f32("operand1")
             second = ALU[site.attr("op1")].apply(*((other, first) if site.attr("reverse1") else (first, other)))
         m.put("dst", second)
-
-
-@instruction(engines=("vector",), taint="rows", cost="max(64, N)")
-class tensor_reduce:
-    """Reduce the last free axes of data with one operator; axis 0 (partitions) never."""
-
-    def signature(dst: out(), op: OP, data: tile(), axis: PLAIN, negate: PLAIN = False, keepdims: PLAIN = False): ...
-
-    def check(site):
-        check_op(site, "op", ("arithmetic", "bitvec"), reduces=True)
-        axes, rank = reduce_axes(site), len(site.shape("data"))
-        if axes != tuple(range(rank - len(axes), rank)) or 0 in axes:
-            raise site.refuse("reduce_axis", f"axis {axes} of shape {site.shape('data')}", "reduce the last free axes")
-        kept = int(np.prod(site.shape("data")[1 : rank - len(axes)]))
-        if (site.partitions("dst"), site.free("dst")) != (site.partitions("data"), kept):
-            raise site.refuse("operand_shapes", f"dst is {site.shape('dst')}", f"{kept} elements a partition")
-
-    def run(m, site):
-        shape, axes = site.shape("data"), reduce_axes(site)
-        op = ALU[site.attr("op")]
-        rows = int(np.prod(shape[: len(shape) - len(axes)]))
-        if op.kind == "bitvec":
-            m.put_raw("dst", op.apply.reduce(m.raw("data").reshape(rows, -1), axis=1))
-            return
-        values = m.f32("data").reshape(rows, -1)
-        with np.errstate(all="ignore"):
-            result = reduce_rows(op, values)
-        m.put("dst", -result if site.attr("negate") else result)
-
-
-def reduce_axes(site):
-    """Axes as a sorted tuple of non-negative ints."""
-    axis = site.attr("axis")
-    rank = len(site.shape("data"))
-    return tuple(sorted(a % rank if -rank <= a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))))
-
-
-def reduce_rows(op, values):
-    """Reduce [R, N] float32 along the free axis."""
-    if isinstance(op.apply, np.ufunc):
-        return op.apply.reduce(values, axis=1, dtype=np.float32)
-    result = values[:, 0]
-    for column in range(1, values.shape[1]):
-        result = op.apply(result, values[:, column])
-    return result
 
 
 @instruction(engines=("vector",), taint="elementwise", cost="max(64, 8N)")
