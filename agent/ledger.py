@@ -157,8 +157,8 @@ class Ledger:
         if output_tokens < LEAST_OUTPUT_TOKENS:
             raise BudgetSpent(
                 "budget",
-                f"${spent.committed_usd:.2f} and {spent.committed_tokens:,} tokens are spent or set aside; what the cap "
-                f"leaves is not enough for a reply of {LEAST_OUTPUT_TOKENS:,} tokens",
+                f"${spent.committed_usd:.2f} and {spent.committed_tokens:,} tokens are spent or set aside; "
+                f"what the cap leaves is not enough for a reply of {LEAST_OUTPUT_TOKENS:,} tokens",
             )
         return {
             "request": name,

@@ -19,7 +19,7 @@ from nkismith.agent import diagnosis, memory
 from nkismith.agent.ledger import BudgetSpent
 from nkismith.agent.providers import ProviderError, Request, Unavailable, Waiting
 from nkismith.agent.replies import BadReply, extract
-from nkismith.agent.run import Plan, Run, verdict_json
+from nkismith.agent.run import Plan, Run, to_json
 from nkismith.agent.state import Attempt, Ended, Kind, State, faster, verified
 from nkismith.prompts import kinds, render
 from nkismith.prompts.contract import production
@@ -61,7 +61,7 @@ def check(state: State, runtime: Runtime[Run]) -> State:
         times = _times(verdict.profile) if verdict.accepted and verdict.profile else {}
         run.store.update_attempt(
             attempt.id, stage=verdict.stage, reason=reason, accepted=int(verdict.accepted),
-            verdict=verdict_json(verdict), **times,
+            verdict=to_json(verdict), **times,
         )  # fmt: skip
         checked[attempt.id] = Attempt.of(_row(run, attempt))
         run.watcher.update()
@@ -91,7 +91,7 @@ def profile(state: State, runtime: Runtime[Run]) -> State:
             measured = run.judge.profile(
                 source, run.spec, production(run.spec), target=run.plan.target, lnc=run.plan.lnc
             )
-            kept = {**json.loads(_row(run, attempt)["verdict"]), "profile": json.loads(verdict_json(measured))}
+            kept = {**json.loads(_row(run, attempt)["verdict"]), "profile": json.loads(to_json(measured))}
             run.store.update_attempt(attempt.id, verdict=json.dumps(kept), **_times(measured))
             timed[attempt.id] = Attempt.of(_row(run, attempt))
     attempts = state["attempts"] | timed

@@ -189,6 +189,6 @@ def _finish(run: Run, state: State, ended: Ended, message: str, failure: BaseExc
     )  # fmt: skip
 
 
-def verdict_json(verdict: Any) -> str:
-    """A verdict as the store keeps it: its public fields, enumerations by value."""
-    return json.dumps(asdict(verdict), default=lambda value: getattr(value, "value", str(value)))
+def to_json(judged: Any) -> str:
+    """A verdict or a profile as the store keeps it: its public fields, enumerations by value."""
+    return json.dumps(judged.to_dict(), default=lambda value: getattr(value, "value", str(value)))

@@ -125,9 +125,10 @@ def _work(spec: OpSpec, machine: Target) -> str:
     case = production(spec)
     bound: Bound = spec.bind(case)
     work = bound.work
+    hbm_us = (work["hbm_read"] + work["hbm_write"]) / machine.hbm_gb_s / 1e3
     parts = [
         f"{work['hbm_read'] / 1e6:.3g} MB read from and {work['hbm_write'] / 1e6:.3g} MB written to HBM "
-        f"(at {machine.hbm_gb_s:g} GB/s a core: {(work['hbm_read'] + work['hbm_write']) / machine.hbm_gb_s / 1e3:.1f} µs)"
+        f"(at {machine.hbm_gb_s:g} GB/s a core: {hbm_us:.1f} µs)"
     ]
     if work.get("matmul"):
         us = work["matmul"] / machine.tensor_tflops_bf16 / 1e6

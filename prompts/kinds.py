@@ -89,7 +89,7 @@ def kind(spec: OpSpec) -> str:
             return name
     if "reduction" in have:
         return "reduction"
-    if spec.in_place or "transpose" in have and not spec.work.vector:
+    if spec.in_place or ("transpose" in have and not spec.work.vector):
         return "movement"
     return "elementwise"
 
@@ -97,7 +97,7 @@ def kind(spec: OpSpec) -> str:
 def instructions(have: frozenset[str], target: str) -> tuple[str, ...]:
     """Names of the instructions whose cards a prompt shows, the most common first."""
     wanted = list(_ALWAYS)
-    for tag in sorted(have) + [target]:
+    for tag in [*sorted(have), target]:
         wanted += _CARDS.get(tag, ())
     return tuple(dict.fromkeys(wanted))
 

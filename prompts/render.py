@@ -20,6 +20,7 @@ from nkismith.kernels.spec import OpSpec
 from nkismith.prompts import kinds
 from nkismith.prompts.contract import Contract, describe
 from nkismith.verify.simulator import hardware, instructions
+from nkismith.verify.simulator.operators import ACTIVATIONS, ALU
 
 _HERE = Path(__file__).parent
 NKI_VERSION = {"2.33": "0.7", "2.32": "0.6"}
@@ -102,7 +103,14 @@ def first(spec: OpSpec, *, target: str, sdk: str, lnc: int, lessons: Sequence[st
     tags = kinds.tags(spec)
     names = kinds.instructions(tags, target)
     system = _render(
-        "system.md.j2", machine=machine, hardware=hardware, sdk=sdk, nki=NKI_VERSION.get(sdk, "0.7"), lnc=lnc
+        "system.md.j2",
+        machine=machine,
+        hardware=hardware,
+        sdk=sdk,
+        nki=NKI_VERSION.get(sdk, "0.7"),
+        lnc=lnc,
+        alu=", ".join(f"nl.{op.name}" for op in ALU.values() if target in op.targets and op.name != "bypass"),
+        activations=", ".join(f"nl.{name}" for name in ACTIVATIONS if name != "prelu" and not name.endswith("_dx")),
     )
     task = _render(
         "task.md.j2",
@@ -148,7 +156,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        autoescape=False,  # noqa: S701 - Markdown for a model, not HTML
+        autoescape=False,
     )
     environment.filters["kib"] = lambda count: f"{count / 1024:,.0f} KiB"
     environment.filters["us"] = lambda value: f"{value:,.1f} µs"

@@ -1,0 +1,68 @@
+"""`nkismith`: the only module that may reach into every room, and it does so only when a command runs.
+
+Exit codes: 0 done or accepted; 1 rejected or not met; 2 wrong use or a failure of ours (one line that
+says what, where and how to fix it); 3 waiting for a hand-off reply.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from nkismith.agent.commands import draft, inspect, judge, make, tools
+
+app = typer.Typer(
+    name="nkismith",
+    help="From an op spec to a verified NKI kernel for AWS Trainium, and from kernels to video, without a Trainium.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for group in (make, judge, draft, inspect, tools):
+    group.register(app)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; every expected failure becomes one line on stderr."""
+    try:
+        return int(app(arguments, standalone_mode=False) or 0)
+    except TyperException as error:
+        return _refused(f"{error.format_message()} See `nkismith --help`.")
+    except typer.Abort:
+        return _refused("Interrupted.")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("NKISMITH_DEBUG"):
+            raise
+        if type(error).__module__.startswith("nkismith."):  # our own error classes carry the whole message
+            return _refused(str(error))
+        if isinstance(error, OSError) and error.filename is not None:
+            return _refused(f"{error.filename}: {error.strerror}. Check the path and its permissions.")
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return _refused(
+            f"A failure of nkismith itself: {type(error).__name__}: {' '.join(str(error).split())} "
+            f"({place.filename}:{place.lineno}). Set NKISMITH_DEBUG=1 for the traceback, and report it."
+        )
+
+
+def _refused(message: str) -> int:
+    sys.stdout.flush()
+    print(f"nkismith: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def main() -> None:
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Commands that show what there is: kernels, show, report, lessons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from nkismith.agent.commands.options import Json, SpecDir, emit, op_spec
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(kernels)
+    app.command()(show)
+    app.command()(report)
+    app.command()(lessons)
+
+
+def kernels(json: Json = False) -> int:
+    """List the bundled ops and their accepted kernels.
+
+    \b
+    nkismith kernels
+    nkismith kernels --json
+    """
+    from nkismith.kernels import registry
+    from nkismith.kernels import spec as specs
+
+    stored: dict[str, list[Any]] = {name: [] for name in specs.names()}
+    for kernel in registry.all():
+        stored[kernel.op].append(kernel)
+    if json:
+        emit({name: [_kernel(kernel) for kernel in found] for name, found in stored.items()})
+        return 0
+    for name, found in stored.items():
+        print(f"{name}: {specs.load(name).summary}")
+        for kernel in found:
+            print(f"  {kernel.path.parent.name}  {kernel.scope}{_time(kernel)}{'  STALE' if kernel.stale else ''}")
+        if not found:
+            print(f"  no accepted kernel; make one: nkismith draft {name}")
+    return 0
+
+
+def show(
+    op: Annotated[str | None, typer.Argument(help="Bundled op; or use --spec.")] = None,
+    spec: SpecDir = None,
+    json: Json = False,
+) -> int:
+    """Show an op: its contract, its cases, and each accepted kernel with its evidence.
+
+    \b
+    nkismith show rope_3d
+    nkismith show rope_3d --json
+    """
+    from nkismith.kernels import registry
+    from nkismith.prompts.render import contract_of
+
+    contract = op_spec(op, spec)
+    described = contract_of(contract, contract.targets[0])
+    found = [kernel for kernel in registry.all() if kernel.op == contract.op]
+    if json:
+        emit({"contract": described, "kernels": [_kernel(kernel) for kernel in found]})
+        return 0
+    print(f"{described.op}: {described.summary}\n{described.maths}\n")
+    for heading, tensors in (("inputs", described.inputs), ("outputs", described.outputs)):
+        for tensor in tensors:
+            print(f"{heading[:-1]:7} {tensor.name} {tensor.shape} {tensor.dtype}  {tensor.note}")
+    print("domain  " + "; ".join(f"{name} {text}" for name, text in described.dims))
+    print(f"work    {described.work}")
+    for case in described.cases:
+        print(f"case    {case.group}: {case.label}")
+    for kernel in found:
+        print(f"kernel  {kernel.path}  {kernel.scope}{_time(kernel)}")
+        if kernel.stale:
+            print(f"        {kernel.stale}")
+    return 0
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(help="Run, by any beginning of its name (default: the latest).")] = None,
+    json: Json = False,
+) -> int:
+    """Show the report of a run: what was tried, why each attempt failed, the best kernel, the cost.
+
+    \b
+    nkismith report
+    nkismith report rope_3d-20261129-1412 --json
+    """
+    from nkismith.results import report as reports
+    from nkismith.results.store import Index, RunStore, UnknownRun, data_root
+
+    root = data_root()
+    if run is None:
+        runs = Index(root).runs()
+        if not runs:
+            raise UnknownRun(f"No runs yet in {root}. Make one: `nkismith draft rope_3d --provider recording`.")
+        run = runs[0]["id"]
+    store = RunStore.open(root, run)
+    kernel = store.folder / "kernel.py"
+    built = reports.build(store, str(kernel) if kernel.is_file() else "")
+    if json:
+        emit(built)
+    else:
+        print(reports.markdown(built), end="")
+    return 0
+
+
+def lessons(
+    kind: Annotated[str | None, typer.Option(help="Only lessons of this kind of op, such as reduction.")] = None,
+    json: Json = False,
+) -> int:
+    """List what earlier runs taught: situation, change, effect.
+
+    \b
+    nkismith lessons
+    nkismith lessons --kind reduction --json
+    """
+    from nkismith.agent.memory import sentence
+    from nkismith.results.store import Index, data_root
+
+    root = data_root()
+    rows = Index(root).lessons() if (root / "index.db").is_file() else []
+    rows = [row for row in rows if kind is None or row["kind"] == kind]
+    if json:
+        emit(rows)
+        return 0
+    for row in rows:
+        print(f"{'+' if row['positive'] else '-'} [{row['kind']}, {row['op']}] {sentence(row)}")
+    if not rows:
+        print("no lessons yet; they are mined from the attempts of `nkismith draft`")
+    return 0
+
+
+def _kernel(kernel: Any) -> dict[str, Any]:
+    return {
+        "op": kernel.op,
+        "path": kernel.path,
+        "scope": kernel.scope,
+        "stale": kernel.stale,
+        "evidence": kernel.evidence,
+    }
+
+
+def _time(kernel: Any) -> str:
+    measured = kernel.evidence.get("profile") or {}
+    if "latency_us" not in measured:
+        return ""
+    return f"  {measured['latency_us']:.1f} µs {measured.get('label', '')}, floor {measured['floor_us']:.1f} µs"

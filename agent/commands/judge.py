@@ -1,0 +1,189 @@
+"""Commands that judge a kernel file: check, profile, accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nkismith.agent.commands.options import (
+    Json,
+    Lnc,
+    Op,
+    Sdk,
+    SpecDir,
+    Target,
+    WrongUse,
+    check_target,
+    emit,
+    op_spec,
+    source_of,
+)
+
+File = Annotated[Path, typer.Argument(help="Kernel source, a Python file.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(check)
+    app.command()(profile)
+    app.command()(accept)
+
+
+def check(
+    file: File,
+    op: Op = None,
+    spec: SpecDir = None,
+    target: Target = "trn2",
+    sdk: Sdk = "2.33",
+    lnc: Lnc = 1,
+    cases: Annotated[str | None, typer.Option(help="Only these cases: smoke, edge or production.")] = None,
+    json: Json = False,
+) -> int:
+    """Verdict on a kernel source: legal on the hardware, and equal to the reference over the op's domain?
+
+    \b
+    nkismith check kernel.py --op rope_3d
+    nkismith check kernel.py --spec my_ops/rms_norm --target trn3 --json
+    """
+    from nkismith import verify
+
+    contract = op_spec(op, spec)
+    verdict = verify.check(
+        source_of(file), contract, target=check_target(target), sdk=sdk, lnc=lnc, cases=_cases(contract, cases)
+    )
+    if json:
+        emit(verdict)
+    else:
+        tell(verdict, file)
+    return exit_code(verdict)
+
+
+def profile(
+    file: File,
+    op: Op = None,
+    spec: SpecDir = None,
+    target: Target = "trn2",
+    lnc: Lnc = 1,
+    case: Annotated[
+        str, typer.Option(help="Case to time: production, edge, smoke, or one of their labels.")
+    ] = "production",
+    json: Json = False,
+) -> int:
+    """Modelled time and traffic of a kernel at one case, against the floor of the op's work.
+
+    \b
+    nkismith profile kernel.py --op rope_3d
+    nkismith profile kernel.py --op rope_3d --case smoke --json
+    """
+    from nkismith import verify
+
+    contract = op_spec(op, spec)
+    chosen = _case(contract, case)
+    measured = verify.profile(source_of(file), contract, chosen, target=check_target(target), lnc=lnc)
+    if json:
+        emit(measured)
+        return 0
+    print(
+        f"{contract.op} at {chosen} on {target}, LNC {lnc}: {measured.latency_us:.1f} µs {measured.label} "
+        f"({measured.low_us:.1f} to {measured.high_us:.1f}); floor {measured.floor_us:.1f} µs, "
+        f"{100 * measured.floor_us / measured.latency_us:.1f} % of it; bound by {measured.bound}"
+    )
+    print(
+        f"HBM read {measured.hbm_read_bytes / 1e6:.2f} MB, written {measured.hbm_write_bytes / 1e6:.2f} MB, spilled "
+        f"{measured.spill_bytes / 1e6:.2f} MB; a partition's peak: SBUF {measured.sbuf_peak_bytes / 1024:.1f} KiB, "
+        f"PSUM {measured.psum_peak_bytes / 1024:.1f} KiB"
+    )
+    return 0
+
+
+def accept(
+    file: File,
+    op: Op = None,
+    spec: SpecDir = None,
+    target: Target = "trn2",
+    sdk: Sdk = "2.33",
+    lnc: Lnc = 1,
+    out: Annotated[Path | None, typer.Option(help="Keep the kernel here instead of in the op's folder.")] = None,
+    allow_weak_isolation: Annotated[
+        bool, typer.Option(help="Accept although this machine cannot isolate the recording child fully.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Verify a kernel and store it with its evidence, where the pipeline finds it.
+
+    \b
+    nkismith accept kernel.py --op rope_3d
+    nkismith accept kernel.py --spec my_ops/rms_norm --out accepted
+    """
+    from nkismith import verify
+    from nkismith.agent.judge import Verifier
+
+    contract = op_spec(op, spec)
+    source = source_of(file)
+    verdict = verify.check(source, contract, target=check_target(target), sdk=sdk, lnc=lnc)
+    path = None
+    if verdict.accepted:
+        evidence = {"provider": "file", "verdict": verdict.to_dict(), "allow_weak_isolation": allow_weak_isolation}
+        path = Verifier().accept(source, contract, evidence, out)
+    if json:
+        emit({"verdict": verdict, "path": path})
+    else:
+        tell(verdict, file)
+        if path:
+            print(f"stored  {path}")
+    return exit_code(verdict)
+
+
+def exit_code(verdict: Any) -> int:
+    """1 for a kernel that is wrong, 2 for a file that is no kernel at all."""
+    if verdict.accepted:
+        return 0
+    return 2 if verdict.reason in ("parse", "no_entry") else 1
+
+
+def tell(verdict: Any, file: Path) -> None:
+    """A verdict for a person: what, where, how to fix."""
+    if verdict.accepted:
+        cases = f" in {len(verdict.cases)} cases" if verdict.cases else ""
+        print(f"{file}: verified{cases}; isolation: {verdict.isolation}")
+        if verdict.profile:
+            measured = verdict.profile
+            print(
+                f"{measured.latency_us:.1f} µs {measured.label} ({measured.low_us:.1f} to {measured.high_us:.1f}), "
+                f"floor {measured.floor_us:.1f} µs, bound by {measured.bound}"
+            )
+        return
+    where = f"{file}:{verdict.line}" if verdict.line else str(file)
+    print(f"{where}: refused at {verdict.stage} [{verdict.rule or verdict.reason}] {verdict.message}")
+    if verdict.case:
+        print(f"smallest failing case: {verdict.case}")
+    if verdict.fix:
+        print(f"fix: {verdict.fix}")
+
+
+def _cases(contract: Any, group: str | None) -> Any:
+    if group is None:
+        return None
+    if group not in ("smoke", "edge", "production"):
+        raise WrongUse(f"Unknown group of cases {group!r}. Groups: smoke, edge, production.")
+    listed = contract.cases(group)
+    if not listed:
+        raise WrongUse(f"The spec of {contract.op} lists no {group} cases.")
+    return listed
+
+
+def _case(contract: Any, name: str) -> Any:
+    listed = {group: contract.cases(group) for group in ("smoke", "edge", "production")}
+    if name in listed:
+        if not listed[name]:
+            raise WrongUse(f"The spec of {contract.op} lists no {name} case.")
+        return listed[name][0]
+    everything = [case for group in listed.values() for case in group]
+    for case in everything:
+        if name in (case.label, str(case)):
+            return case
+    raise WrongUse(
+        f"{contract.op} has no case {name!r}. Cases: smoke, edge, production, or a label: "
+        + "; ".join(str(case) for case in everything)
+    )

@@ -1,0 +1,85 @@
+"""Options that several commands share, and how a command answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from nkismith.kernels.spec import OpSpec
+
+
+class WrongUse(Exception):
+    """The command cannot do what was asked; the message is the one line that the user sees."""
+
+
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, with the field names of the Python API.")]
+Target = Annotated[str, typer.Option(help="Trainium generation: trn2 or trn3.")]
+Sdk = Annotated[str, typer.Option(help="Neuron SDK whose API the kernel must follow.")]
+Lnc = Annotated[int, typer.Option(help="Physical cores that work as one (LNC), 1 or 2.", min=1, max=2)]
+Op = Annotated[str | None, typer.Option("--op", help="Bundled op that the kernel is for.")]
+SpecDir = Annotated[
+    Path | None, typer.Option("--spec", help="Folder with spec.yaml and reference.py, for your own op.")
+]
+TARGETS = ("trn2", "trn3")
+
+
+def op_spec(op: str | None, folder: Path | None) -> OpSpec:
+    """The spec that --op or --spec names; with both, the folder's op must be the named one."""
+    from nkismith.kernels import spec as specs
+
+    if op is None and folder is None:
+        raise WrongUse("Which op? Name a bundled one (see `nkismith kernels`) or give --spec DIR.")
+    spec = specs.load(folder if folder is not None else op or "")
+    if op is not None and folder is not None and op != spec.op:
+        raise WrongUse(f"{folder} is the spec of {spec.op}, not of {op}. Leave one of the two out.")
+    return spec
+
+
+def check_target(target: str) -> str:
+    if target not in TARGETS:
+        raise WrongUse(f"Unknown target {target!r}. Targets: {', '.join(TARGETS)}.")
+    return target
+
+
+def source_of(path: Path) -> str:
+    """The text of a kernel file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise WrongUse(f"{path} is not a text file, so it is no Python kernel. Give the kernel's .py file.") from None
+    except IsADirectoryError:
+        raise WrongUse(f"{path} is a folder. Give the kernel's .py file.") from None
+    except OSError as error:
+        raise WrongUse(f"{path}: {error.strerror}. Give the path of the kernel's .py file.") from None
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, enumerations, paths and arrays as what JSON knows."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item") and not isinstance(value, str):
+        return value.item()
+    return value
+
+
+def emit(value: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(plain(value), sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")

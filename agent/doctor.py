@@ -1,0 +1,122 @@
+"""What `nkismith doctor` looks at: each finding says what was found and, if it matters, how to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata, util
+
+from nkismith.results.store import data_root
+
+NEURON_INDEX = "https://pip.repos.neuron.amazonaws.com"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """mark: ok, missing (something optional), weak (works with less protection), broken (nothing works without it)."""
+
+    name: str
+    mark: str
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[Finding]:
+    """All findings, in the order in which one would mend them."""
+    return [look() for look in _LOOKS]
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def _packages() -> Finding:
+    needed = ("torch", "numpy", "ml_dtypes", "jinja2", "pydantic", "langgraph", "anthropic", "sqlite_utils", "msgpack")
+    missing = [name for name in needed if util.find_spec(name) is None]
+    if missing:
+        return Finding(
+            "packages", "broken", f"missing: {', '.join(missing)}", "Run `make setup`, or pip install nkismith."
+        )
+    return Finding("packages", "ok", f"torch {metadata.version('torch')}, numpy {metadata.version('numpy')}")
+
+
+def _data_folder() -> Finding:
+    root = data_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        return Finding(
+            "data folder", "broken", f"{root}: {error.strerror}", "Set NKISMITH_DATA to a folder you can write."
+        )
+    free = shutil.disk_usage(root).free / 1e9
+    return Finding("data folder", "ok", f"{root}, {free:.0f} GB free")
+
+
+def _isolation() -> Finding:
+    from nkismith.verify import sandbox
+
+    best = next(report for report in sandbox.levels() if report.available)
+    if best.level is sandbox.Level.STRONG:
+        return Finding("isolation", "ok", str(best.isolation))
+    return Finding(
+        "isolation",
+        "weak",
+        str(best.isolation),
+        "Allow user namespaces for this user (or run outside a container that forbids them); until then `accept` needs "
+        "--allow-weak-isolation.",
+    )
+
+
+def _kernels() -> Finding:
+    from nkismith.kernels import registry
+    from nkismith.kernels import spec as specs
+
+    stored = registry.all()
+    stale = [kernel for kernel in stored if kernel.stale]
+    if stale:
+        return Finding("kernels", "broken", f"{len(stale)} of {len(stored)} are stale", stale[0].stale)
+    return Finding("kernels", "ok", f"{len(specs.names())} ops, {len(stored)} accepted kernels")
+
+
+def _model() -> Finding:
+    if os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
+        return Finding("model", "ok", "an Anthropic key is set")
+    return Finding(
+        "model", "missing", "no ANTHROPIC_API_KEY",
+        "Set it for --provider anthropic; --provider handoff and recording need none.",
+    )  # fmt: skip
+
+
+def _text() -> Finding:
+    if util.find_spec("transformers") is None:
+        return Finding("text encoder", "missing", "transformers is not installed", "pip install 'nkismith[text]'")
+    return Finding("text encoder", "ok", f"transformers {metadata.version('transformers')}")
+
+
+def _video() -> Finding:
+    import av
+
+    if "libx264" not in av.codecs_available:
+        return Finding("video", "missing", "PyAV has no libx264", "pip install --force-reinstall av")
+    return Finding("video", "ok", f"PyAV {av.__version__} with libx264")
+
+
+def _neuron() -> Finding:
+    if util.find_spec("neuronxcc") is None:
+        return Finding(
+            "neuron", "missing", "no Neuron compiler (needed on a Trainium only)",
+            f"pip install --extra-index-url {NEURON_INDEX} 'nkismith[neuron]'",
+        )  # fmt: skip
+    return Finding("neuron", "ok", f"neuronx-cc {metadata.version('neuronx-cc')}")
+
+
+_LOOKS: tuple[Callable[[], Finding], ...] = (
+    _python, _packages, _data_folder, _isolation, _kernels, _model, _text, _video, _neuron,
+)  # fmt: skip

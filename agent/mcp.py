@@ -1,0 +1,83 @@
+"""The judge as tools for a coding agent: an MCP server on stdio.
+
+An agent in an editor writes a kernel, and gets the same lint, verdict, profile and instruction cards
+that a model in the loop gets. A tool answers with what a person would read, as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server import MCPServer
+
+from nkismith.agent.commands.options import plain
+from nkismith.kernels import spec as specs
+
+server = MCPServer(
+    "nkismith",
+    instructions="Write NKI kernels for AWS Trainium: read `prompt` for an op, ask `instruction_card` when unsure, "
+    "`lint` often, `check` for the verdict, `profile` to make it faster. `source` is the text of the kernel file; "
+    "`op` is a bundled op (see `list_ops`) or a folder with spec.yaml and reference.py.",
+)
+
+
+@server.tool()
+def list_ops() -> list[dict[str, str]]:
+    """The bundled ops, one line each."""
+    return [{"op": name, "summary": specs.load(name).summary} for name in specs.names()]
+
+
+@server.tool()
+def prompt(op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> str:
+    """The task for an op: contract, machine, instruction cards, worked examples."""
+    from nkismith.prompts import render
+
+    return render.first(specs.load(op), target=target, sdk=sdk, lnc=lnc).text
+
+
+@server.tool()
+def lint(source: str, op: str) -> list[dict[str, Any]]:
+    """What is wrong with a kernel source on sight, without running it. An empty list means nothing."""
+    from nkismith.verify import lint as rules
+
+    return [plain(finding) for finding in rules.lint(source, specs.load(op))]
+
+
+@server.tool()
+def check(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> dict[str, Any]:
+    """The verdict on a kernel source: stage, reason code, line, what is wrong, how to fix it, the failing case."""
+    from nkismith import verify
+
+    return plain(verify.check(source, specs.load(op), target=target, sdk=sdk, lnc=lnc))
+
+
+@server.tool()
+def profile(source: str, op: str, target: str = "trn2", lnc: int = 1) -> dict[str, Any]:
+    """Modelled time and traffic of a kernel at the op's production case, by engine and by line, with the floor."""
+    from nkismith import verify
+    from nkismith.prompts.contract import production
+
+    spec = specs.load(op)
+    return plain(verify.profile(source, spec, production(spec), target=target, lnc=lnc))
+
+
+@server.tool()
+def explain(reason: str) -> str:
+    """What a reason code of a verdict means, why the rule exists, and what to do about it."""
+    from nkismith.verify import reasons
+
+    return reasons.explain(reason)
+
+
+@server.tool()
+def instruction_card(name: str, target: str = "trn2", sdk: str = "2.33") -> dict[str, Any]:
+    """Signature, engines, limits, meaning and cost of one instruction of nki.isa, such as nc_matmul."""
+    from nkismith.verify.simulator import instructions
+
+    (card,) = instructions.cards([name.removeprefix("nisa.").removeprefix("nki.isa.")], sdk, target)
+    return plain(card)
+
+
+def serve() -> None:
+    """Answer on stdin and stdout until the client hangs up."""
+    server.run("stdio")
