@@ -1,0 +1,138 @@
+"""Record a draft's traces in the sandbox: the judge's side of the recording child.
+
+Two fresh children record every case, with different hash seeds, working directories and paths of the simulator;
+what differs between them depends on its surroundings and is refused (`nondeterministic_trace`). Nothing the child says
+is believed before `wire.decode` has checked it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from nkismith.kernels.spec import Bound
+from nkismith.verify import sandbox
+from nkismith.verify.failure import Failure
+from nkismith.verify.reasons import Reason
+from nkismith.verify.simulator import wire
+from nkismith.verify.simulator.errors import TraceError
+from nkismith.verify.simulator.trace import Trace
+
+SIMULATOR = Path(wire.__file__).parent
+_EXITS = {
+    sandbox.Exit.TIMEOUT: Reason.TIMEOUT,
+    sandbox.Exit.MEMORY: Reason.MEMORY,
+    sandbox.Exit.OUTPUT_LIMIT: Reason.OUTPUT_LIMIT,
+    sandbox.Exit.KILLED: Reason.CRASHED,
+    sandbox.Exit.CRASHED: Reason.CRASHED,
+    sandbox.Exit.GARBLED: Reason.FORGED_TRACE,
+}
+_FIXES = {
+    Reason.TIMEOUT: "record fewer instructions: roll long Python loops into nl.fori_loop",
+    Reason.MEMORY: "keep no large Python objects while building",
+    Reason.OUTPUT_LIMIT: "roll long Python loops into nl.fori_loop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Traces in the order of the cases, and the isolation under which they were recorded."""
+
+    traces: tuple[Trace, ...]
+    isolation: sandbox.Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a child is asked to record: a source, its entry point, and one list of tensor types a case."""
+
+    source: str
+    entry: str
+    sdk: str
+    target: str
+    lnc: int
+
+    def pack(self, bounds: Sequence[Bound]) -> bytes:
+        """The request as the child reads it."""
+        cases = [[[list(t.shape), t.dtype] for t in bound.inputs.values()] for bound in bounds]
+        return msgpack.packb(
+            {
+                "source": self.source,
+                "entry": self.entry,
+                "sdk": self.sdk,
+                "target": self.target,
+                "lnc": self.lnc,
+                "cases": cases,
+            }
+        )
+
+
+def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits | None = None) -> Recording:
+    """Record `bounds` twice and compare. Raises Failure with a record-stage reason."""
+    packed = request.pack(bounds)
+    with tempfile.TemporaryDirectory() as elsewhere, ThreadPoolExecutor(2) as pool:
+        moved = Path(elsewhere) / secrets.token_hex(8)
+        moved.symlink_to(SIMULATOR, target_is_directory=True)
+        runs = [
+            pool.submit(sandbox.run, packed, limits=limits, hash_seed=1, cwd="/"),
+            pool.submit(
+                sandbox.run,
+                packed,
+                limits=limits,
+                hash_seed=secrets.randbelow(1 << 32),
+                cwd=elsewhere,
+                modules={"nkismith.verify.simulator": moved},
+            ),
+        ]
+        first, second = (run.result() for run in runs)
+    replies = [_reply(first), _reply(second)]
+    if replies[0] != replies[1]:
+        raise Failure(
+            Reason.NONDETERMINISTIC_TRACE,
+            "two recordings of the same source in different surroundings differ",
+            fix="derive nothing from hashes, ids, paths, time or the environment",
+        )
+    items = msgpack.unpackb(replies[0])
+    if not isinstance(items, list) or len(items) != len(bounds):
+        raise Failure(Reason.FORGED_TRACE, "the recording child did not answer for every case")
+    traces = tuple(_trace(item, request) for item in items)
+    return Recording(traces, first.isolation)
+
+
+def _reply(result: sandbox.ChildResult) -> bytes:
+    if result.exit is sandbox.Exit.REPLIED and result.reply is not None:
+        return result.reply
+    reason = _EXITS[result.exit]
+    raise Failure(reason, f"recording ended with {result.exit}: {result.detail}", fix=_FIXES.get(reason, ""))
+
+
+def _trace(item: Any, request: Request) -> Trace:
+    try:
+        if "error" in item:
+            raise _failure(*item["error"])
+        trace = wire.decode(item["trace"])
+    except (TraceError, TypeError, KeyError, ValueError) as error:
+        raise Failure(Reason.FORGED_TRACE, f"the recording is not a trace: {error}") from error
+    if (trace.sdk, trace.target, trace.lnc) != (request.sdk, request.target, request.lnc):
+        raise Failure(Reason.FORGED_TRACE, "the trace is for another SDK, target or LNC than was asked for")
+    return trace
+
+
+def _failure(kind: str, rule: str, what: str, fix: str, line: int | None) -> Failure:
+    reasons = {
+        "legality": Reason.ILLEGAL,
+        "unsupported": Reason.UNSUPPORTED_INSTRUCTION,
+        "entry": Reason.NO_ENTRY,
+        "load": Reason.RAISED,
+        "raised": Reason.RAISED,
+    }
+    if kind not in reasons or not all(isinstance(t, str) for t in (rule, what, fix)):
+        raise TypeError(f"unknown kind of error {kind!r:.40}")
+    return Failure(reasons[kind], what, fix=fix, line=line if isinstance(line, int) else None, rule=rule)
