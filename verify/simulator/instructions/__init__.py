@@ -1,6 +1,7 @@
 """The instruction table: importing this package defines every instruction, one file an engine."""
 
+from nkismith.verify.simulator.cards import cards
 from nkismith.verify.simulator.instruction import TABLE
 from nkismith.verify.simulator.instructions import control, dma, gpsimd, scalar, tensor, vector, vector_reduce
 
-__all__ = ["TABLE", "control", "dma", "gpsimd", "scalar", "tensor", "vector", "vector_reduce"]
+__all__ = ["TABLE", "cards", "control", "dma", "gpsimd", "scalar", "tensor", "vector", "vector_reduce"]
