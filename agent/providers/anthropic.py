@@ -22,9 +22,8 @@ from nkismith.prompts.render import Prompt
 DEFAULT_MODEL = {"anthropic": "claude-opus-5-5", "bedrock": "anthropic.claude-opus-5-5"}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-# Claude's tokenizers need about three bytes for a token of code or English; at two, the bound holds with room
-# to spare and no request is made only to count.
-_BYTES_PER_TOKEN = 2
+# Roles and block boundaries; the text itself has no more tokens than bytes, whatever the tokenizer.
+_FRAMING_TOKENS = 200
 _RETRIED_STATUS = {408, 409, 429, 500, 502, 503, 504, 529}
 
 
@@ -50,7 +49,7 @@ class AnthropicModel:
         self._client = _client(provider)
 
     def input_bound(self, prompt: Prompt) -> int:
-        return len(prompt.text.encode()) // _BYTES_PER_TOKEN + 200
+        return len(prompt.text.encode()) + _FRAMING_TOKENS
 
     def complete(self, request: Request, limits: Limits) -> Reply:
         # The deadline ends a reply that streams for longer than the run may last; the client's own timeout only
