@@ -258,6 +258,7 @@ def _bound_control(
     for name in given:
         if name not in spec.control:
             raise SpecError(f"{where}: {name!r} is not a control{nearest(name, spec.control)}")
+    seen = dict(env)
     control: dict[str, list[int]] = {}
     for name in spec.control:
         if name not in given:
@@ -265,10 +266,11 @@ def _bound_control(
         values = np.array(given[name], dtype=np.int64)
         if values.size != inputs[name].size:
             raise SpecError(f"{where}: control {name} has {values.size} values, its shape is {inputs[name].shape}")
-        broken = spec.relations[name].broken_by(values.reshape(inputs[name].shape), env | control)
+        seen[name] = values.reshape(inputs[name].shape)
+        broken = spec.relations[name].broken_by(seen[name], seen)
         if broken:
             raise SpecError(f"{where}: {broken}")
-        control[name] = [int(v) for v in values.ravel()]
+        control[name] = values.ravel().tolist()
     return control
 
 

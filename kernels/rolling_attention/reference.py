@@ -24,5 +24,5 @@ def rolling_attention(
     past_k = torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2)
     k, v = torch.cat((past_k, k_own)), torch.cat((past_v, v_own))
     # [H, tokens, D]: one call that never holds all logits, and scales them by 1/sqrt(D).
-    y = torch.nn.functional.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)))
-    return (y.transpose(0, 1),)
+    q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+    return (torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1),)

@@ -1,0 +1,143 @@
+"""Which inputs a kernel is judged on: listed and secretly drawn shapes, times families of values.
+
+One shape and one Gaussian admit wrong kernels: a last tile that is skipped, a maximum that is not subtracted,
+rows that a global norm averages away. So shapes are also drawn from the declared domain, at its edges and
+beside multiples of 128, and values come from families that each expose one kind of mistake
+(`verify/values.py`). Seeds are fresh on every run and revealed only in the evidence, after the verdict.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nkismith.kernels.expressions import ExpressionError, parse
+from nkismith.kernels.relations import Side
+from nkismith.kernels.schema import Dim
+from nkismith.kernels.spec import Case, OpSpec, SpecError
+from nkismith.kernels.tensors import INTEGERS, numpy_dtype
+from nkismith.verify.values import draw_floats, families
+
+# A drawn shape stays below both, so that a check takes seconds: elements of all tensors, and matmul FLOP.
+ELEMENTS_CAP = 150_000
+FLOP_CAP = 30_000_000
+DRAWN_CASES = 4
+BOUNDARIES = (1, 2, 31, 32, 33, 127, 128, 129, 255, 257, 511, 512, 513, 1023, 1025, 2049)  # tile sizes and neighbours
+_SIDES: tuple[Side, ...] = ("low", "high", "any", "any")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case with one family of values; `draw` makes the arrays, always the same ones for a seed."""
+
+    case: Case
+    family: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.case}, {self.family} values"
+
+
+def fresh_seed() -> int:
+    """A seed nobody could know before."""
+    return secrets.randbits(62)
+
+
+def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAWN_CASES) -> tuple[Trial, ...]:
+    """The trials of one verdict: smoke, edge, then `drawn` shapes from the domain, for every dtype or only `dtype`.
+
+    The first case of each dtype meets every family of values; the others meet plain values and one more family. A
+    listed case keeps its run-time scalars in its first trial; all others draw theirs.
+    """
+    rng = np.random.default_rng(seed)
+    listed = [c for group in ("smoke", "edge") for c in spec.cases(group) if dtype in (None, c.dtype)]  # type: ignore[arg-type]
+    if not listed:
+        raise SpecError(f"{spec.op}: no case has dtype {dtype}; the spec has {', '.join(spec.dtypes) or 'fixed ones'}")
+    names = families(spec.inputs.values())
+    met: set[str | None] = set()
+    trials = []
+    for number, case in enumerate([*listed, *drawn_cases(spec, rng, drawn, dtype)]):
+        chosen = [names[0], names[1 + number % (len(names) - 1)]] if case.dtype in met else names
+        met.add(case.dtype)
+        for turn, family in enumerate(chosen):
+            control = case if turn == 0 else _with_drawn_control(spec, case, rng)
+            trials.append(Trial(control, family, int(rng.integers(2**62))))
+    return tuple(trials)
+
+
+def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str | None = None) -> list[Case]:
+    """`count` cases from the domain that the spec does not list, small enough to execute in seconds.
+
+    The first takes one dim to its largest affordable size. Fewer come back when the domain is too small to hold them.
+    """
+    seen = [c.dims for group in ("smoke", "edge", "production") for c in spec.cases(group)]  # type: ignore[arg-type]
+    dtypes: Sequence[str | None] = (dtype,) if dtype else spec.dtypes or (None,)
+    found: list[Case] = []
+    for _ in range(400):
+        if len(found) == count:
+            break
+        stretched = str(rng.choice(list(spec.dims))) if not found else None
+        dims = {n: _size(d, rng, n == stretched, stretched is not None) for n, d in spec.dims.items()}
+        if dims in seen or not all(parse(text).holds(dims) for text in spec.constraints):
+            continue
+        try:
+            case = _with_drawn_control(spec, Case(dims, dtypes[len(found) % len(dtypes)]), rng)
+            bound = spec.bind(case)
+        except (ExpressionError, SpecError):  # a combination the spec cannot hold, such as too few distinct ids
+            continue
+        elements = sum(t.size for t in (bound.inputs | bound.outputs).values())
+        if elements <= ELEMENTS_CAP and bound.work["matmul"] <= FLOP_CAP:
+            seen.append(dims)
+            found.append(case)
+    return found
+
+
+def draw(spec: OpSpec, trial: Trial) -> dict[str, np.ndarray]:
+    """The arrays of a trial, by input name in spec order, in the dtypes of the case."""
+    bound = spec.bind(trial.case)
+    rng = np.random.default_rng(trial.seed)
+    floats = [n for n, t in bound.inputs.items() if t.dtype not in INTEGERS]
+    picked = {n for n in floats if rng.random() < 0.25} | ({floats[rng.integers(len(floats))]} if floats else set())
+    env: dict[str, Any] = dict(trial.case.dims)
+    arrays = {}
+    for name, tensor in bound.inputs.items():
+        if name in bound.control:
+            values = np.reshape(bound.control[name], tensor.shape)
+        elif name in spec.relations:
+            values = spec.relations[name].draw(tensor.shape, env, rng, _SIDES[rng.integers(len(_SIDES))])
+        else:
+            values = draw_floats(spec.inputs[name].values, tensor.shape, trial.family, name in picked, rng)
+        if tensor.dtype in INTEGERS:
+            env[name] = values
+        arrays[name] = values.astype(numpy_dtype(tensor.dtype))
+    return arrays
+
+
+def _with_drawn_control(spec: OpSpec, case: Case, rng: np.random.Generator) -> Case:
+    """`case` with run-time scalars at the low end, the high end, or anywhere the relations allow."""
+    if not spec.control:
+        return case
+    env: dict[str, Any] = dict(case.dims)
+    for name in spec.control:
+        shape = tuple(parse(size).integer(case.dims) for size in spec.inputs[name].shape)
+        env[name] = spec.relations[name].draw(shape, env, rng, _SIDES[rng.integers(len(_SIDES))])
+    return replace(case, control={n: env[n].ravel().tolist() for n in spec.control}, label="")
+
+
+def _size(dim: Dim, rng: np.random.Generator, stretch: bool, others_small: bool) -> int:
+    if dim.one_of is not None:
+        return int(min(dim.one_of) if others_small and not stretch else rng.choice(dim.one_of))
+    low, high, step = dim.min, dim.max or dim.min, dim.multiple_of
+    if stretch:
+        wanted: float = high
+    elif others_small:
+        wanted = low
+    elif rng.random() < 0.6:
+        wanted = float(rng.choice([low, high, *(b for b in BOUNDARIES if low <= b <= high)]))
+    else:
+        wanted = np.exp(rng.uniform(np.log(low), np.log(high + 1)))
+    return int(np.clip(wanted, -(-low // step) * step, high // step * step)) // step * step

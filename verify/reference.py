@@ -1,0 +1,174 @@
+"""What is right: the spec's reference in float64, and how far rounding alone may move it.
+
+The reference runs in float64 and is rounded by nobody: in bfloat16 its own rounding would be as large as the
+tolerance, and a correct kernel would pass or fail by the seed. Beside each output stands its *spread*: how much it
+moves when every float input moves by one rounding unit with random signs. That is the error a good kernel makes
+when it rounds its operands, measured on the op itself (docs/tolerance.md has the derivation).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from nkismith.kernels.spec import Bound, OpSpec, SpecError
+from nkismith.kernels.tensors import FLOATS, TensorType
+
+Reference = Callable[..., tuple[torch.Tensor, ...]]
+
+# Random sign patterns for the spread by cost of the case: where a run takes longer, more elements pool theirs.
+PATTERNS = ((2e6, 8), (3e8, 3), (float("inf"), 1))
+SMALL = 3e7  # below this cost a run is faster on one thread
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What each result should be: in-place inputs after the call, in spec order, then outputs.
+
+    values: float64, or int64 for integer tensors. spread: float64, same shape, root mean square over the patterns.
+    unit: relative size of the moves, the unit roundoff of the coarsest float tensor of the case.
+    """
+
+    values: dict[str, np.ndarray]
+    spread: dict[str, np.ndarray]
+    unit: float
+
+
+def unit_roundoff(dtype: str) -> float:
+    """Largest relative error of one rounding to nearest: 2^-8 for bfloat16, 2^-24 for float32."""
+    return float(ml_dtypes.finfo(dtype).eps) / 2
+
+
+def coarsest_unit(bound: Bound) -> float:
+    """The unit roundoff of the coarsest float dtype among inputs and outputs; float32's if there is none."""
+    dtypes = {t.dtype for t in (bound.inputs | bound.outputs).values()} & set(FLOATS)
+    return max((unit_roundoff(d) for d in dtypes), default=unit_roundoff("float32"))
+
+
+def expected(spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, seed: int = 0) -> Expected:
+    """Run the reference on `inputs` (arrays in the case's dtypes) in float64, and again on moved inputs.
+
+    Raises SpecError if the reference fails, modifies an argument, or returns another arity, shape or kind of number.
+    """
+    cost = _cost(bound)
+    patterns = next(count for limit, count in PATTERNS if cost < limit)
+    # One float32 run is far more exact than a 16-bit unit and several times faster where that counts.
+    unit = coarsest_unit(bound)
+    working = torch.float32 if patterns == 1 and unit > 1e-4 else torch.float64
+    generator = torch.Generator().manual_seed(seed)
+    with _threads(1 if cost < SMALL else torch.get_num_threads()):
+        exact = _as_tensors(inputs)
+        values = run(spec, bound, exact)
+        squares = {name: np.zeros(v.shape) for name, v in values.items()}
+        if all(_match(spec, name) != "close" for name in values):
+            return Expected(values, squares, unit)
+        for _ in range(patterns):
+            moved = {
+                n: _moved(t, unit, generator).to(working) if t.is_floating_point() else t for n, t in exact.items()
+            }
+            for name, value in run(spec, bound, moved).items():
+                squares[name] += np.square(_difference(value, values[name])) / patterns
+    return Expected(values, {n: np.sqrt(_pooled(s)) for n, s in squares.items()}, unit)
+
+
+def _cost(bound: Bound) -> float:
+    """Roughly the operations of one reference run."""
+    work, elements = bound.work, sum(t.size for t in bound.inputs.values())
+    return work["matmul"] + work["vector"] + 8 * work["scalar"] + 16 * elements
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """PyTorch's thread pool costs a small run up to fifty times its own time when cores are shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _difference(moved: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """How far an output moved; 0 where it is not finite, since infinities and NaN are compared as such."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.subtract(moved, value, dtype=np.float64)
+    return np.where(np.isfinite(difference), difference, 0.0)
+
+
+def _match(spec: OpSpec, name: str) -> object:
+    return spec.inputs[name].match if name in spec.in_place else spec.outputs[name].match
+
+
+def _moved(exact: torch.Tensor, unit: float, generator: torch.Generator) -> torch.Tensor:
+    """`exact` with every element a unit larger or smaller."""
+    signs = torch.randint(0, 2, exact.shape, dtype=torch.int8, generator=generator)
+    return signs.to(torch.float64).mul_(2 * unit).add_(1 - unit).mul_(exact)
+
+
+def run(spec: OpSpec, bound: Bound, tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The reference's results by name, checked against the bound spec."""
+    path = spec.folder / "reference.py"
+    given = {n: t.clone() for n, t in tensors.items()}
+    try:
+        with torch.inference_mode():
+            results = load(path, spec.op)(*given.values())
+    except Exception as wrong:  # whatever a stranger's reference raises is one kind of error to us
+        raise SpecError(f"{path}: {spec.op} fails on {bound.case}: {type(wrong).__name__}: {wrong}") from wrong
+    for name, tensor in tensors.items():
+        if not torch.equal(torch.nan_to_num(given[name]), torch.nan_to_num(tensor)):
+            raise SpecError(f"{path}: {spec.op} modifies its argument {name}; work on a clone and return it")
+    wanted = {n: bound.inputs[n] for n in bound.in_place} | bound.outputs
+    if not isinstance(results, tuple) or len(results) != len(wanted):
+        got = f"{len(results)} values" if isinstance(results, tuple) else type(results).__name__
+        raise SpecError(f"{path}: {spec.op} returns {got}; return a tuple of {len(wanted)}: {', '.join(wanted)}")
+    return {n: _checked(path, n, t, w) for (n, w), t in zip(wanted.items(), results, strict=True)}
+
+
+@cache
+def load(path: Path, op: str) -> Reference:
+    """The function `op` of a reference file. Raises SpecError if importing it fails."""
+    module_spec = importlib.util.spec_from_file_location(f"nkismith_reference_{op}", path)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as wrong:
+        raise SpecError(f"{path} does not import: {type(wrong).__name__}: {wrong}") from wrong
+    return getattr(module, op)
+
+
+def _as_tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {
+        n: torch.from_numpy(a.astype(np.int64)) if a.dtype.kind in "iu" else torch.from_numpy(a.astype(np.float64))
+        for n, a in inputs.items()
+    }
+
+
+def _checked(path: Path, name: str, got: object, want: TensorType) -> np.ndarray:
+    if not isinstance(got, torch.Tensor):
+        raise SpecError(f"{path}: {name} is a {type(got).__name__}, not a tensor")
+    if tuple(got.shape) != want.shape:
+        raise SpecError(f"{path}: {name} has shape {list(got.shape)}, the spec says {list(want.shape)}")
+    if got.is_floating_point() != (want.dtype in FLOATS):
+        raise SpecError(f"{path}: {name} is {got.dtype}, the spec says {want.dtype}")
+    return got.detach().numpy()
+
+
+def _pooled(squares: np.ndarray) -> np.ndarray:
+    """Guard against a pattern that by chance moves an element little: half of what its row or column moves.
+
+    The smaller of the two means, so that a large neighbour row or column lends nothing to a small one.
+    """
+    if squares.ndim < 2 or squares.size == 0:
+        return squares
+    row = squares.mean(axis=-1, keepdims=True)
+    column = squares.mean(axis=tuple(range(squares.ndim - 1)), keepdims=True)
+    return np.maximum(squares, np.minimum(row, column) / 2)

@@ -1,0 +1,107 @@
+"""Families of float values; each exposes mistakes that plain Gaussian values hide.
+
+Integers have no families: they come from their declared relations. A family never leaves what the spec declares:
+uniform inputs stay in their range, positive ones stay positive, one-hot ones stay one-hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from nkismith.kernels.schema import Input, Values
+
+OFFSET = 6.0  # two rows around 6 have a product sum of 36 a channel: exp overflows unless a maximum is subtracted
+TINY = 2.0**-12  # rows whose squares fall below a usual eps, and which a norm over the whole tensor cannot see
+
+_Family = Callable[[np.ndarray, bool, np.random.Generator], np.ndarray]
+
+
+def _normal(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """As declared."""
+    return x
+
+
+def _scaled_up(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Each input 4 to 16 times larger: absolute tolerances and missing scales show."""
+    return x * 2.0 ** rng.integers(2, 5)
+
+
+def _scaled_down(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Each input 16 to 256 times smaller: absolute tolerances accept zeros here."""
+    return x * 2.0 ** -rng.integers(4, 9)
+
+
+def _tiny_rows(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Half of the rows nearly vanish: eps, and norms over the whole tensor."""
+    return x * np.where(rng.random((*x.shape[:-1], 1)) < 0.5, TINY, 1.0)
+
+
+def _large_logits(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """All values around one offset: overflow of exp, cancellation of means."""
+    return x + OFFSET
+
+
+def _ties(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Few distinct values: equal maxima, equal indices."""
+    return np.round(x)
+
+
+def _zeros(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """At least one input is zero: divisions by a norm or a sum of nothing."""
+    return np.zeros_like(x) if picked else x
+
+
+def _one_hot(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """At least one input has a single one in each row: every element of the others counts alone."""
+    return _unit_rows(x.shape, rng) if picked else x
+
+
+def _infinities(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Some elements are infinite; only for inputs that allow it."""
+    return np.where(rng.random(x.shape) < 0.02, np.copysign(np.inf, x), x)
+
+
+_FAMILIES: dict[str, _Family] = {
+    "normal": _normal,
+    "scaled_up": _scaled_up,
+    "scaled_down": _scaled_down,
+    "tiny_rows": _tiny_rows,
+    "large_logits": _large_logits,
+    "ties": _ties,
+    "zeros": _zeros,
+    "one_hot": _one_hot,
+    "infinities": _infinities,
+}
+
+
+def families(inputs: Iterable[Input]) -> list[str]:
+    """Names of the families for an op, plain values first; `infinities` only if an input allows them."""
+    allowed = any(isinstance(i.values, Values) and i.values.infinities for i in inputs)
+    return [name for name in _FAMILIES if name != "infinities" or allowed]
+
+
+def draw_floats(
+    values: object, shape: tuple[int, ...], family: str, picked: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """float64 values of `shape` for one input of a family; `picked` inputs are the ones zeros and one_hot act on."""
+    declared = values if isinstance(values, Values) else Values()
+    if declared.kind == "one_hot":
+        return _unit_rows(shape, rng)
+    if declared.kind == "uniform":
+        x = rng.uniform(declared.low, declared.high, shape)  # type: ignore[arg-type]
+    else:
+        x = rng.normal(declared.mean, declared.std, shape)
+    if family == "infinities" and not declared.infinities:
+        return x
+    x = _FAMILIES[family](x, picked, rng)
+    if declared.kind == "uniform":
+        return np.clip(x, declared.low, declared.high)
+    return np.maximum(np.abs(x), TINY) if declared.kind == "positive" else x
+
+
+def _unit_rows(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    x = np.zeros(shape)
+    np.put_along_axis(x, rng.integers(shape[-1], size=(*shape[:-1], 1)), 1.0, axis=-1)
+    return x
