@@ -243,17 +243,15 @@ def _sizes(tensors: Mapping[str, Tensor], names: Callable[[str], str]) -> TextSi
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
-    transformers = _transformers()
-    if not folder.is_dir():
-        raise WeightsError(f"{folder} is not a folder; name the one that holds the tokenizer (google/umt5-xxl)")
+    rules = folder / "tokenizer.json"
+    if not rules.is_file():
+        raise WeightsError(f"{rules} does not exist; name the folder of the tokenizer (Wan2.1's google/umt5-xxl)")
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # damaged files make the tokenizers library raise a bare Exception
+        # As the file says: AutoTokenizer would take T5's class, which brings normalisation of its own.
+        return _transformers().PreTrainedTokenizerFast(tokenizer_file=str(rules))
+    except Exception as error:  # a damaged file makes the tokenizers library raise a bare Exception
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WeightsError(
-            f"{folder} holds no tokenizer that transformers can read ({reason}); it needs tokenizer.json or "
-            "spiece.model, and tokenizer_config.json, as in Wan2.1's google/umt5-xxl"
-        ) from error
+        raise WeightsError(f"{rules} cannot be read as a tokenizer ({reason}); download it again") from error
 
 
 def _transformers() -> Any:

@@ -44,12 +44,7 @@ PUBLISHED_FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "text_encoder/model" + INDEX_SUFFIX,
             "text_encoder/model.safetensors",
         ),
-        "tokenizer": (
-            "google/umt5-xxl/tokenizer.json",
-            "google/umt5-xxl/spiece.model",
-            "tokenizer/tokenizer.json",
-            "tokenizer/spiece.model",
-        ),
+        "tokenizer": ("google/umt5-xxl/tokenizer.json", "tokenizer/tokenizer.json"),
         "vae": ("Wan2.1_VAE.pth", "Wan2.1_VAE.safetensors", "vae/diffusion_pytorch_model.safetensors"),
     }
 )

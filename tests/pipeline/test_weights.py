@@ -225,7 +225,7 @@ def test_finds_the_hugging_face_layout_and_does_not_take_its_parts_for_the_dit(t
         tmp_path,
         "text_encoder/model.safetensors.index.json",
         "text_encoder/config.json",
-        "tokenizer/spiece.model",
+        "tokenizer/tokenizer.json",
         "vae/diffusion_pytorch_model.safetensors",
         "vae/config.json",
         "transformer/diffusion_pytorch_model.safetensors.index.json",
