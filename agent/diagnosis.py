@@ -20,6 +20,7 @@ def failure(verdict: str) -> Failure:
         stage=kept["stage"],
         reason=kept["reason"] or "",
         message=kept["message"],
+        rule=kept.get("rule") or "",
         fix=kept.get("fix") or "",
         line=kept.get("line"),
         case=kept.get("case"),
@@ -46,7 +47,7 @@ def outcome(row: Row) -> str:
         return "verified" + (f", {row['latency_us']:.1f} µs" if row["latency_us"] else "")
     kept = failure(row["verdict"])
     message = " ".join(kept.message.split())
-    return f"refused at {kept.stage}, {kept.reason}: {message[:240]}{'…' if len(message) > 240 else ''}"
+    return f"refused at {kept.stage}, {kept.rule or kept.reason}: {message[:240]}{'…' if len(message) > 240 else ''}"
 
 
 def measure(verdict: str, source: str, case: str) -> Measure:

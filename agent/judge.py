@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nkismith.agent.run import Progress
 from nkismith.kernels.spec import Case, OpSpec
 
 
 class Verifier:
     """`nkismith.verify` and `nkismith.kernels.registry` behind the loop's `Judge` protocol."""
 
-    def check(self, source: str, spec: OpSpec, *, target: str, sdk: str, lnc: int) -> Any:
+    def check(self, source: str, spec: OpSpec, *, target: str, sdk: str, lnc: int, progress: Progress) -> Any:
         from nkismith import verify
 
-        return verify.check(source, spec, target=target, sdk=sdk, lnc=lnc)
+        return verify.check(source, spec, target=target, sdk=sdk, lnc=lnc, progress=progress)
 
     def profile(self, source: str, spec: OpSpec, case: Case, *, target: str, lnc: int) -> Any:
         from nkismith import verify

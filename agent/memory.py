@@ -65,7 +65,7 @@ def _repair(refused: Row, next_one: Row) -> Row | None:
     kept = json.loads(refused["verdict"])
     message = " ".join(kept["message"].split())[:160]
     return {
-        "situation": f"{refused['reason']} at {refused['stage']}: {message}",
+        "situation": f"{kept.get('rule') or refused['reason']} at {refused['stage']}: {message}",
         "effect": "verified" if next_one["accepted"] else f"got as far as {next_one['stage']}",
         "reason": refused["reason"],
         "bottleneck": "",

@@ -53,14 +53,14 @@ def check(state: State, runtime: Runtime[Run]) -> State:
     for attempt in (state["attempts"][lane] for lane in state["lanes"]):
         if attempt.stage or not attempt.source:
             continue
-        run.watcher.note(attempt.sample, f"checking attempt {attempt.attempt}")
-        source = run.store.text(attempt.source)
-        plan = run.plan
-        verdict = run.judge.check(source, run.spec, target=plan.target, sdk=plan.sdk, lnc=plan.lnc)
-        reason = getattr(verdict.reason, "value", verdict.reason) or ""
+        source, plan = run.store.text(attempt.source), run.plan
+        verdict = run.judge.check(
+            source, run.spec, target=plan.target, sdk=plan.sdk, lnc=plan.lnc,
+            progress=lambda stage, what, lane=attempt.sample: run.watcher.note(lane, f"{stage} {what}"),  # type: ignore[misc]
+        )  # fmt: skip
         times = _times(verdict.profile) if verdict.accepted and verdict.profile else {}
         run.store.update_attempt(
-            attempt.id, stage=verdict.stage, reason=reason, accepted=int(verdict.accepted),
+            attempt.id, stage=str(verdict.stage), reason=str(verdict.reason or ""), accepted=int(verdict.accepted),
             verdict=to_json(verdict), **times,
         )  # fmt: skip
         checked[attempt.id] = Attempt.of(_row(run, attempt))

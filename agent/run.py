@@ -64,10 +64,14 @@ class Plan:
         return cls(**{**row, "caps": Caps(**row["caps"])})
 
 
+Progress = Callable[[str, str], None]
+"""Called with the stage that a verdict has reached and what it is looking at."""
+
+
 class Judge(Protocol):
     """What verifies: `nkismith.verify` by default."""
 
-    def check(self, source: str, spec: OpSpec, *, target: str, sdk: str, lnc: int) -> Any: ...
+    def check(self, source: str, spec: OpSpec, *, target: str, sdk: str, lnc: int, progress: Progress) -> Any: ...
     def profile(self, source: str, spec: OpSpec, case: Any, *, target: str, lnc: int) -> Any: ...
     def accept(self, source: str, spec: OpSpec, evidence: dict[str, Any], root: Path | None) -> Path: ...
 

@@ -10,6 +10,7 @@ import ast
 import re
 
 from nkismith.kernels.spec import OpSpec
+from nkismith.verify.simulator.instructions import TABLE
 
 # A tag, and what in the spec's words or in the reference's calls shows it.
 _SIGNS: dict[str, str] = {
@@ -95,11 +96,11 @@ def kind(spec: OpSpec) -> str:
 
 
 def instructions(have: frozenset[str], target: str) -> tuple[str, ...]:
-    """Names of the instructions whose cards a prompt shows, the most common first."""
+    """Names of the instructions whose cards a prompt shows, the most common first; none that would be refused."""
     wanted = list(_ALWAYS)
     for tag in [*sorted(have), target]:
         wanted += _CARDS.get(tag, ())
-    return tuple(dict.fromkeys(wanted))
+    return tuple(name for name in dict.fromkeys(wanted) if name in TABLE)
 
 
 def examples(have: frozenset[str]) -> tuple[str, ...]:

@@ -56,11 +56,15 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a draft was refused: the verdict's words, or what was wrong with the reply (stage "reply")."""
+    """Why a draft was refused: the verdict's words, or what was wrong with the reply (stage "reply").
+
+    rule is the lint or legality rule behind the reason code, if there is one.
+    """
 
     stage: str
     reason: str
     message: str
+    rule: str = ""
     fix: str = ""
     line: int | None = None
     case: str | None = None

@@ -73,10 +73,12 @@ def _attempt(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in kept} | {
         "accepted": bool(row["accepted"]),
         "of_floor_percent": round(100 * of_floor, 1) if of_floor is not None else None,
+        "rule": verdict.get("rule", ""),
         "line": verdict.get("line"),
         "message": verdict.get("message", ""),
         "fix": verdict.get("fix", ""),
         "case": verdict.get("case"),
+        "max_error": verdict.get("max_error"),
     }
 
 
@@ -111,9 +113,10 @@ def markdown(report: dict[str, Any]) -> str:
     for row in report["attempts"]:
         outcome = "verified" if row["accepted"] else f"refused at {row['stage']}" if row["stage"] else "not judged"
         latency = f"{row['latency_us']:.1f}" if row["latency_us"] else ""
+        why = row["rule"] or row["reason"] or ""
         lines.append(
             f"| {row['id']} | {row['sample']}.{row['attempt']} | {row['kind']} | {row['parent'] or ''} | {outcome} "
-            f"| {row['reason'] or ''} | {row['line'] or ''} | {latency} | {row['of_floor_percent'] or ''} "
+            f"| {why} | {row['line'] or ''} | {latency} | {row['of_floor_percent'] or ''} "
             f"| {row['prompt_tokens']} |"
         )
     failed = [row for row in report["attempts"] if row["stage"] and not row["accepted"]]
@@ -123,7 +126,7 @@ def markdown(report: dict[str, Any]) -> str:
         where = f", line {row['line']}" if row["line"] else ""
         case = f" Smallest failing case: {row['case']}." if row["case"] else ""
         lines += [
-            f"**Attempt {row['id']}** ({row['stage']}, `{row['reason']}`{where}).{case}",
+            f"**Attempt {row['id']}** ({row['stage']}, `{row['rule'] or row['reason']}`{where}).{case}",
             "",
             _quoted(row["message"]),
         ]

@@ -149,14 +149,20 @@ class RunStore:
 
     @classmethod
     def open(cls, root: Path, run: str) -> RunStore:
-        """Open the run named `run`, by any unambiguous beginning of its name. Raises UnknownRun."""
+        """Open the run named `run`: its name, any unambiguous beginning of it, or "latest". Raises UnknownRun."""
         runs = root / "runs"
-        known = sorted(path.parent.name for path in runs.glob("*/run.db"))
-        hits = [run] if run in known else [name for name in known if name.startswith(run)]
+        known = sorted(
+            (path.parent.name for path in runs.glob("*/run.db")), key=lambda name: (runs / name).stat().st_mtime
+        )
+        if run == "latest":
+            hits = known[-1:]
+        else:
+            hits = [run] if run in known else [name for name in known if name.startswith(run)]
         if len(hits) != 1:
             what = f"{len(hits)} runs begin with {run!r}" if hits else f"No run named {run!r}"
-            latest = ", ".join(sorted(known, key=lambda name: (runs / name).stat().st_mtime)[-3:]) or "none"
-            raise UnknownRun(f"{what} in {runs}. Latest runs: {latest}.")
+            raise UnknownRun(
+                f"{what} in {runs}. Latest runs: {', '.join(known[-3:]) or 'none, make one: nkismith draft'}."
+            )
         return cls(runs / hits[0], _open(runs / hits[0] / "run.db", _RUN_TABLES))
 
     @contextmanager

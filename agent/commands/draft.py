@@ -55,16 +55,18 @@ def draft(
     step: Annotated[
         bool, typer.Option(help="handoff: return at once with exit code 3; the same command continues later.")
     ] = False,
-    resume: Annotated[str | None, typer.Option(help="Continue this run with the options it was started with.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Continue this run (a name, its beginning, or latest) with its own options.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Run the agent loop for an op: draft, verify, revise, and optimise until a kernel is accepted.
 
     \b
     nkismith draft rope_3d --provider recording
-    nkismith draft rms_norm --spec my_ops/rms_norm --budget-usd 2
     nkismith draft rope_3d --provider handoff --step
-    nkismith draft --resume rope_3d-20261129-1412
+    nkismith draft --spec my_op --budget-usd 2 --rounds 3
+    nkismith draft --resume latest
     """
     from rich.console import Console
 
@@ -142,7 +144,7 @@ def prompt(
     \b
     nkismith prompt rope_3d
     nkismith prompt rope_3d --attempt 2
-    nkismith prompt --spec my_ops/rms_norm > prompt.md
+    nkismith prompt --spec my_op > prompt.md
     """
     import sys
 
@@ -163,7 +165,7 @@ def prompt(
 
 
 def record(
-    run: Annotated[str, typer.Argument(help="Finished run whose replies to keep.")],
+    run: Annotated[str, typer.Argument(help="Finished run whose replies to keep: a name, its beginning, or latest.")],
     out: Annotated[Path, typer.Option(help="File to write.")],
     source: Annotated[str, typer.Option(help="Where the replies came from, in words a reader can check.")],
     model: Annotated[str | None, typer.Option(help="Who gave them (default: the run's model).")] = None,
@@ -172,7 +174,7 @@ def record(
     """Turn the replies of a finished run into a recording that anyone can replay.
 
     \b
-    nkismith record rope_3d-20261129-1412 --out rope_3d.json --source "hand-off to a coding agent, 2026-11-29"
+    nkismith record latest --out rope_3d.json --source "hand-off to a coding agent, 2026-11-29"
     """
     from nkismith.agent.providers import recording
     from nkismith.results.store import RunStore, data_root

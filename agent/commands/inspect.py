@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nkismith.agent.commands.options import Json, SpecDir, emit, op_spec
+from nkismith.agent.commands.options import Json, Lnc, SpecDir, Target, check_target, emit, op_spec
 
 
 def register(app: typer.Typer) -> None:
@@ -44,18 +44,27 @@ def kernels(json: Json = False) -> int:
 def show(
     op: Annotated[str | None, typer.Argument(help="Bundled op; or use --spec.")] = None,
     spec: SpecDir = None,
+    source: Annotated[
+        bool, typer.Option("--source", help="Print the source of the newest accepted kernel instead.")
+    ] = False,
+    target: Target = "trn2",
+    lnc: Lnc = 1,
     json: Json = False,
 ) -> int:
     """Show an op: its contract, its cases, and each accepted kernel with its evidence.
 
     \b
     nkismith show rope_3d
+    nkismith show rope_3d --source > kernel.py
     nkismith show rope_3d --json
     """
     from nkismith.kernels import registry
     from nkismith.prompts.render import contract_of
 
     contract = op_spec(op, spec)
+    if source:
+        print(registry.find(contract.folder, target=check_target(target), dtype=None, lnc=lnc).source, end="")
+        return 0
     described = contract_of(contract, contract.targets[0])
     found = [kernel for kernel in registry.all() if kernel.op == contract.op]
     if json:
@@ -77,25 +86,19 @@ def show(
 
 
 def report(
-    run: Annotated[str | None, typer.Argument(help="Run, by any beginning of its name (default: the latest).")] = None,
+    run: Annotated[str, typer.Argument(help="Run: a name, its beginning, or latest.")] = "latest",
     json: Json = False,
 ) -> int:
     """Show the report of a run: what was tried, why each attempt failed, the best kernel, the cost.
 
     \b
     nkismith report
-    nkismith report rope_3d-20261129-1412 --json
+    nkismith report latest --json
     """
     from nkismith.results import report as reports
-    from nkismith.results.store import Index, RunStore, UnknownRun, data_root
+    from nkismith.results.store import RunStore, data_root
 
-    root = data_root()
-    if run is None:
-        runs = Index(root).runs()
-        if not runs:
-            raise UnknownRun(f"No runs yet in {root}. Make one: `nkismith draft rope_3d --provider recording`.")
-        run = runs[0]["id"]
-    store = RunStore.open(root, run)
+    store = RunStore.open(data_root(), run)
     kernel = store.folder / "kernel.py"
     built = reports.build(store, str(kernel) if kernel.is_file() else "")
     if json:

@@ -43,15 +43,16 @@ def check(
     """Verdict on a kernel source: legal on the hardware, and equal to the reference over the op's domain?
 
     \b
+    nkismith show rope_3d --source > kernel.py
     nkismith check kernel.py --op rope_3d
-    nkismith check kernel.py --spec my_ops/rms_norm --target trn3 --json
+    nkismith check kernel.py --op rope_3d --cases smoke --json
     """
     from nkismith import verify
 
-    contract = op_spec(op, spec)
-    verdict = verify.check(
-        source_of(file), contract, target=check_target(target), sdk=sdk, lnc=lnc, cases=_cases(contract, cases)
-    )
+    contract, source = op_spec(op, spec), source_of(file)
+    check_target(target)
+    chosen = _cases(contract, cases)
+    verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc, cases=chosen)
     if json:
         emit(verdict)
     else:
@@ -64,6 +65,7 @@ def profile(
     op: Op = None,
     spec: SpecDir = None,
     target: Target = "trn2",
+    sdk: Sdk = "2.33",
     lnc: Lnc = 1,
     case: Annotated[
         str, typer.Option(help="Case to time: production, edge, smoke, or one of their labels.")
@@ -77,10 +79,28 @@ def profile(
     nkismith profile kernel.py --op rope_3d --case smoke --json
     """
     from nkismith import verify
+    from nkismith.verify.failure import Failure
 
-    contract = op_spec(op, spec)
+    contract, source = op_spec(op, spec), source_of(file)
+    check_target(target)
     chosen = _case(contract, case)
-    measured = verify.profile(source_of(file), contract, chosen, target=check_target(target), lnc=lnc)
+    try:
+        measured = verify.profile(source, contract, chosen, target=target, sdk=sdk, lnc=lnc)
+    except Failure as failure:
+        if json:
+            emit(
+                {
+                    "reason": failure.reason,
+                    "rule": failure.rule,
+                    "line": failure.line,
+                    "message": str(failure),
+                    "fix": failure.fix,
+                }
+            )
+        else:
+            where = f"{file}:{failure.line}" if failure.line else str(file)
+            print(f"{where}: not a legal kernel [{failure.rule or failure.reason}] {failure}. {failure.fix}")
+        return 1
     if json:
         emit(measured)
         return 0
@@ -114,14 +134,14 @@ def accept(
 
     \b
     nkismith accept kernel.py --op rope_3d
-    nkismith accept kernel.py --spec my_ops/rms_norm --out accepted
+    nkismith accept kernel.py --op rope_3d --out accepted
     """
     from nkismith import verify
     from nkismith.agent.judge import Verifier
 
-    contract = op_spec(op, spec)
-    source = source_of(file)
-    verdict = verify.check(source, contract, target=check_target(target), sdk=sdk, lnc=lnc)
+    contract, source = op_spec(op, spec), source_of(file)
+    check_target(target)
+    verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
     path = None
     if verdict.accepted:
         evidence = {"provider": "file", "verdict": verdict.to_dict(), "allow_weak_isolation": allow_weak_isolation}

@@ -27,7 +27,7 @@ def quickstart(
 
     \b
     nkismith quickstart
-    nkismith quickstart --out /tmp/first-look --json
+    nkismith quickstart --out first-look --json
     """
     from functools import partial
 

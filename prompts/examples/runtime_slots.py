@@ -1,4 +1,4 @@
-"""y [T, D] = sum of pages[slots[i]] for i < count[0]: run-time indices, and a run-time loop over a tile made before it."""
+"""y [T, D] = sum of pages[slots[i]] for i < count[0]: a loop and indices known only at run time."""
 
 import nki
 import nki.isa as nisa

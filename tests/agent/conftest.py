@@ -52,7 +52,9 @@ def run_loop(data, op_dir, tmp_path):
             run = loop.begin(plan, judge=judge)
         else:
             run = loop.resume(resume, judge=judge)
-        run.ledger = Ledger(run.store, run.model, run.plan.caps, retries=retries, first_wait_s=0.01, longest_wait_s=0.02)
+        run.ledger = Ledger(
+            run.store, run.model, run.plan.caps, retries=retries, first_wait_s=0.01, longest_wait_s=0.02
+        )
         outcome = execute(run, graph.invoke)
         return outcome, run.store, judge
 

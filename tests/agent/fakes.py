@@ -66,8 +66,9 @@ class FakeJudge:
     def __init__(self):
         self.checked, self.accepted = [], []
 
-    def check(self, source, spec, *, target, sdk, lnc):
+    def check(self, source, spec, *, target, sdk, lnc, progress):
         self.checked.append(source)
+        progress("compare", "S=30 C=40")
         words = source.splitlines()[0].split()
         if words[1] == "ok":
             return FakeVerdict(True, "profile", None, "verified", FakeProfile(float(words[2])))
@@ -196,7 +197,10 @@ class MessagesServer:
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [],
                    "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
         yield "message_start", {"type": "message_start", "message": message}
-        yield "content_block_start", {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        yield (
+            "content_block_start",
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        )
         half = len(action.text) // 2
         for part in (action.text[:half], action.text[half:]):
             yield "content_block_delta", {

@@ -1,4 +1,4 @@
-"""Runs the loop and kills itself with SIGKILL at a chosen point: python -m tests.agent.killed_run POINT OP_DIR KERNELS."""
+"""Runs the loop and kills itself with SIGKILL at a chosen point: killed_run POINT OP_DIR KERNELS."""
 
 import os
 import signal

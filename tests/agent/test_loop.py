@@ -65,7 +65,12 @@ def test_a_beam_drafts_side_by_side_and_keeps_the_fastest(server, run_loop):
 
 
 def test_an_optimised_kernel_replaces_its_parent_only_outside_the_noise(server, run_loop):
-    server(Say(kernel("ok 100")), Say(kernel("ok 99", "tiny gain")), Say(kernel("ok 90", "wider tiles")), Say(kernel("bad x")))
+    server(
+        Say(kernel("ok 100")),
+        Say(kernel("ok 99", "tiny gain")),
+        Say(kernel("ok 90", "wider tiles")),
+        Say(kernel("bad x")),
+    )
     outcome, store, _ = run_loop(rounds=3, tries=2, patience=5)
     assert outcome.latency_us == 90 and outcome.accepted
     rows = store.attempts()

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from nkismith.agent import loop, prices
+from nkismith.agent import graph, loop, prices
 from nkismith.agent.ledger import Caps
 from nkismith.agent.prices import PriceError, Usage
 from nkismith.agent.providers import ProviderError, recording
 from nkismith.agent.providers.anthropic import AnthropicModel
-from nkismith.agent.run import Plan
+from nkismith.agent.run import Plan, execute
 from tests.agent.fakes import FakeJudge, Say, kernel
 
 # -- prices ------------------------------------------------------------------------------------------------
@@ -189,11 +189,8 @@ def test_a_replay_is_judged_by_todays_judge(recorded, run_loop):
 def test_a_changed_prompt_is_a_warning(recorded, data, op_dir):
     text = recorded.read_text().replace("sha256:", "sha256:0")
     recorded.write_text(text)
-    run = loop.begin(Plan(op="row_scale", spec=str(op_dir), provider="recording", recording=str(recorded), accept=False),
-                     judge=FakeJudge())  # fmt: skip
-    from nkismith.agent import graph
-    from nkismith.agent.run import execute
-
+    plan = Plan(op="row_scale", spec=str(op_dir), provider="recording", recording=str(recorded), accept=False)
+    run = loop.begin(plan, judge=FakeJudge())
     assert execute(run, graph.invoke).accepted
     assert run.model.changed == ["sample 0, attempt 1", "sample 0, attempt 2"]
 
