@@ -24,6 +24,9 @@ from nkismith.pipeline.errors import InputError, RankFailed
 from nkismith.pipeline.vae import Vae
 from nkismith.pipeline.vae_layers import VaeState
 
+POINT_TO_POINT_BACKENDS = ("gloo", "mpi", "nccl")
+"""Backends of torch.distributed that can send to one rank; others, Neuron's among them, have only collectives."""
+
 
 @dataclass
 class VaeTraffic:
@@ -56,19 +59,26 @@ def split_width(columns: int, ranks: int) -> tuple[int, ...]:
 class WidthShard:
     """The columns of one rank: a `Columns` for the VAE's layers.
 
-    With `point_to_point` edges go to the two neighbours; without, for backends that have only collectives,
-    all ranks gather all edges and keep their neighbours'.
+    With `point_to_point` edges go to the two neighbours; without, all ranks gather all edges and keep their
+    neighbours'. By default the group's backend decides.
     """
 
     padding = 0
 
     def __init__(
-        self, columns: int, *, traffic: VaeTraffic, group: dist.ProcessGroup | None = None, point_to_point: bool = True
+        self,
+        columns: int,
+        *,
+        traffic: VaeTraffic,
+        group: dist.ProcessGroup | None = None,
+        point_to_point: bool | None = None,
     ):
         self.group = group
         self.rank = dist.get_rank(group)
         self.widths = split_width(columns, dist.get_world_size(group))
         self.traffic = traffic
+        if point_to_point is None:
+            point_to_point = dist.get_backend(group) in POINT_TO_POINT_BACKENDS
         self.point_to_point = point_to_point
 
     @property
@@ -143,7 +153,7 @@ class ShardedVae:
     every rank, `decode_columns` only the rank's own. Encoding, for conditioning only, is not split.
     """
 
-    def __init__(self, vae: Vae, group: dist.ProcessGroup | None = None, *, point_to_point: bool = True):
+    def __init__(self, vae: Vae, group: dist.ProcessGroup | None = None, *, point_to_point: bool | None = None):
         self.vae = vae
         self.group = group
         self.point_to_point = point_to_point

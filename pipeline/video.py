@@ -150,8 +150,8 @@ def write_png_frames(frames: Tensor | Iterable[Tensor], folder: str | Path) -> l
     return paths
 
 
-def read_image(path: str | Path, height: int, width: int) -> Tensor:
-    """An image file, or the first frame of a video, scaled to [1, 3, height, width] in -1..1.
+def read_image(path: str | Path, height: int, width: int) -> np.ndarray:
+    """An image file, or the first frame of a video, scaled to bytes [height, width, 3]: what a clip may begin with.
 
     Raises: InputError if there is no such file or it holds no image.
     """
@@ -163,8 +163,7 @@ def read_image(path: str | Path, height: int, width: int) -> Tensor:
             frame = next(container.decode(video=0))
     except (av.FFmpegError, OSError, StopIteration, IndexError) as error:
         raise InputError(f"{path} cannot be read as an image ({_reason(error)}); give a PNG or JPEG file") from error
-    image = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
-    return torch.from_numpy(image).permute(2, 0, 1)[None].float() / 127.5 - 1
+    return frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
 
 
 def save_latents(latents: Tensor, path: str | Path) -> Path:

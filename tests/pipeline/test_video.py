@@ -141,12 +141,13 @@ def test_png_frames_need_a_folder(tmp_path):
         write_png_frames(gradients(1, 4, 4), tmp_path / "file")
 
 
-def test_an_image_is_read_as_pixels_and_scaled(tmp_path):
+def test_an_image_is_read_and_scaled(tmp_path):
     frame = gradients(1, 16, 24)
     path = write_png_frames(frame, tmp_path)[0]
-    assert (read_image(path, 16, 24) - frame).abs().max() < 0.01
+    assert np.array_equal(read_image(path, 16, 24), to_uint8(frame)[0])
     scaled = read_image(path, 8, 8)
-    assert scaled.shape == (1, 3, 8, 8) and scaled.min() >= -1 and scaled.max() <= 1
+    assert scaled.shape == (8, 8, 3) and scaled.dtype == np.uint8
+    assert scaled[0, 0, 1] < 60 < 195 < scaled[-1, 0, 1]  # rows of the second colour still rise
     (tmp_path / "text.png").write_text("no image")
     for bad in ("text.png", "none.png"):
         with pytest.raises(InputError, match=bad):
