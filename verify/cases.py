@@ -64,7 +64,7 @@ def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAW
         chosen = [names[0], names[1 + number % (len(names) - 1)]] if case.dtype in met else names
         met.add(case.dtype)
         for turn, family in enumerate(chosen):
-            control = case if turn == 0 else _with_drawn_control(spec, case, rng)
+            control = case if turn == 0 else with_drawn_control(spec, case, rng)
             trials.append(Trial(control, family, int(rng.integers(2**62))))
     return tuple(trials)
 
@@ -85,7 +85,7 @@ def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str |
         if dims in seen or not all(parse(text).holds(dims) for text in spec.constraints):
             continue
         try:
-            case = _with_drawn_control(spec, Case(dims, dtypes[len(found) % len(dtypes)]), rng)
+            case = with_drawn_control(spec, Case(dims, dtypes[len(found) % len(dtypes)]), rng)
             bound = spec.bind(case)
         except (ExpressionError, SpecError):  # a combination the spec cannot hold, such as too few distinct ids
             continue
@@ -117,7 +117,7 @@ def draw(spec: OpSpec, trial: Trial) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _with_drawn_control(spec: OpSpec, case: Case, rng: np.random.Generator) -> Case:
+def with_drawn_control(spec: OpSpec, case: Case, rng: np.random.Generator) -> Case:
     """`case` with run-time scalars at the low end, the high end, or anywhere the relations allow."""
     if not spec.control:
         return case

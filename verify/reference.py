@@ -64,8 +64,8 @@ def expected(spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, se
     unit = coarsest_unit(bound)
     working = torch.float32 if patterns == 1 and unit > 1e-4 else torch.float64
     generator = torch.Generator().manual_seed(seed)
-    with _threads(1 if cost < SMALL else torch.get_num_threads()):
-        exact = _as_tensors(inputs)
+    with threads(1 if cost < SMALL else torch.get_num_threads()):
+        exact = as_tensors(inputs)
         values = run(spec, bound, exact)
         squares = {name: np.zeros(v.shape) for name, v in values.items()}
         if all(_match(spec, name) != "close" for name in values):
@@ -86,7 +86,7 @@ def _cost(bound: Bound) -> float:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
     """PyTorch's thread pool costs a small run up to fifty times its own time when cores are shared."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -145,7 +145,8 @@ def load(path: Path, op: str) -> Reference:
     return getattr(module, op)
 
 
-def _as_tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def as_tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Arrays as the reference gets them: float64, and int64 for integers."""
     return {
         n: torch.from_numpy(a.astype(np.int64)) if a.dtype.kind in "iu" else torch.from_numpy(a.astype(np.float64))
         for n, a in inputs.items()
