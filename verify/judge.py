@@ -14,43 +14,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from nkismith.kernels.spec import Case, OpSpec
 from nkismith.verify import sandbox
-from nkismith.verify.cases import Trial, draw, fresh_seed, plan
-from nkismith.verify.compare import Comparison, compare
+from nkismith.verify.cases import Trial, fresh_seed, plan
 from nkismith.verify.failure import Failure
 from nkismith.verify.lint import lint
 from nkismith.verify.lint.rule import RULES
-from nkismith.verify.precision import check_precision
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
-from nkismith.verify.reference import expected
-from nkismith.verify.simulator import legality
-from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
-from nkismith.verify.simulator.execute import Execution, execute
-from nkismith.verify.simulator.instruction import define
-from nkismith.verify.simulator.trace import Trace, walk
+from nkismith.verify.simulator.trace import Trace
 from nkismith.verify.timing import Profile, profile_trace
+from nkismith.verify.trial import check_legality, check_trace, drawn, dynamic, judged, require
+from nkismith.verify.trial import run as execute_trial
 from nkismith.verify.verdict import CaseResult, Stage, Verdict
 
 Progress = Callable[[Stage, str], None]
-_DYNAMIC = {
-    "dynamic_bounds": Reason.OUT_OF_BOUNDS,
-    "step_budget": Reason.STEP_BUDGET,
-    "unwritten_index": Reason.UNWRITTEN_READ,
-    "unwritten_scalar": Reason.UNWRITTEN_READ,
-    "unwritten_predicate": Reason.UNWRITTEN_READ,
-    "unbound_scalar": Reason.UNBOUND_SCALAR,
-}
-_PROBLEMS = {
-    "missing": Reason.WRONG_ARITY,
-    "shape": Reason.WRONG_SHAPE,
-    "dtype": Reason.WRONG_DTYPE,
-    "finite": Reason.NONFINITE,
-    "untouched": Reason.UNTOUCHED_MODIFIED,
-}
 
 
 @dataclass(slots=True)
@@ -119,7 +97,7 @@ def profile(
     _lint(run)
     bound = spec.bind(case)
     trace = record(run.request, [bound]).traces[0]
-    _legal(trace)
+    check_legality(trace)
     return profile_trace(trace, control=bound.control, work=bound.work)
 
 
@@ -166,7 +144,7 @@ def _profile(run: _Run, trials: Sequence[Trial]) -> None:
         bound = run.spec.bind(trial.case)
         trace = traces[_key(trial.case)]
         run.enter(Stage.PROFILE, str(trial.case))
-        found = _dynamic(profile_trace, trace, control=bound.control, work=bound.work)
+        found = dynamic(profile_trace, trace, control=bound.control, work=bound.work)
         if found.latency_us < found.floor_us:
             raise Failure(
                 Reason.FASTER_THAN_POSSIBLE,
@@ -191,109 +169,20 @@ def _recorded(run: _Run, cases: Sequence[Case], stage: Stage) -> dict[tuple[obje
     run.enter(Stage.LEGALITY, f"{len(bounds)} shapes")
     for case, trace in zip(distinct.values(), recording.traces, strict=True):
         run.case = str(case)
-        _legal(trace)
-        _check_effects(run.spec, trace)
-        check_precision(trace, run.spec.accumulate)
+        check_trace(run.spec, trace)
     run.case = None
     return dict(zip(distinct, recording.traces, strict=True))
 
 
-def _legal(trace: Trace) -> None:
-    try:
-        legality.check(trace)
-    except UnsupportedInstruction as error:
-        raise Failure(Reason.UNSUPPORTED_INSTRUCTION, str(error), line=error.line) from error
-    except LegalityError as error:
-        raise Failure(Reason.ILLEGAL, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
-
-
-def _check_effects(spec: OpSpec, trace: Trace) -> None:
-    """What the kernel returns and writes is what the spec declares."""
-    names = dict(zip(trace.inputs, spec.inputs, strict=True))
-    for program in trace.programs:
-        for instr in walk(program.body):
-            for parameter in define(instr.op).writes:
-                operand = instr.operands.get(parameter)
-                name = names.get(operand.buffer) if operand is not None else None
-                if name is not None and name not in spec.in_place:
-                    raise Failure(
-                        Reason.UNTOUCHED_MODIFIED,
-                        f"{instr.op} writes the input {name}, which the spec does not declare in place",
-                        fix="write to a tensor of your own",
-                        line=instr.line,
-                    )
-    returned = _returned(spec, trace)
-    if len(returned) != len(spec.outputs):
-        wanted = ", ".join(spec.outputs) or "nothing"
-        raise Failure(
-            Reason.WRONG_ARITY,
-            f"the kernel returns {len(trace.outputs)} tensors, the spec has {len(spec.outputs)} outputs ({wanted})",
-            fix="return the spec's outputs in order; in-place inputs need not be returned",
-        )
-    for name, index in zip(spec.outputs, returned, strict=True):
-        source = names.get(trace.outputs[index].buffer)
-        if source is not None:
-            raise Failure(
-                Reason.WRONG_ARITY,
-                f"output {name} is the input {source} itself",
-                fix="allocate the output with nl.ndarray(..., buffer=nl.shared_hbm) and write it",
-            )
-
-
-def _returned(spec: OpSpec, trace: Trace) -> list[int]:
-    """Indices of the returned tensors that are outputs: in-place inputs in front may be returned or not."""
-    positions = {trace.inputs[i] for i, name in enumerate(spec.inputs) if name in spec.in_place}
-    leading = [i for i, o in enumerate(trace.outputs) if o.buffer in positions]
-    if len(leading) == len(spec.in_place) == len(trace.outputs) - len(spec.outputs):
-        return [i for i in range(len(trace.outputs)) if i not in leading]
-    return list(range(len(trace.outputs)))
-
-
 def _execute_and_compare(run: _Run, trial: Trial, trace: Trace, stage: Stage) -> None:
-    spec, bound = run.spec, run.spec.bind(trial.case)
     run.enter(Stage.EXECUTE, str(trial))
-    inputs = draw(spec, trial)
-    done = _dynamic(execute, trace, list(inputs.values()), seed=trial.seed % (1 << 32))
-    run.warnings.update(dict.fromkeys(f"line {line}: {text}" for line, text in done.warnings))
-    got = _results(spec, trace, done)
+    case = drawn(run.spec, trial)
+    got, warnings = execute_trial(run.spec, trace, trial, case.inputs)
+    run.warnings.update(dict.fromkeys(warnings))
     run.enter(stage, str(trial))
-    want = expected(spec, bound, inputs, seed=trial.seed % (1 << 32))
-    comparisons = compare(spec, bound, want, inputs, got)
+    comparisons = judged(run.spec, case, got)
     run.results.append(CaseResult(str(trial.case), trial.family, trial.seed, stage, comparisons))
-    for comparison in comparisons:
-        if not comparison.ok:
-            raise _mismatch(comparison)
-
-
-def _results(spec: OpSpec, trace: Trace, done: Execution) -> dict[str, np.ndarray]:
-    after = dict(zip(spec.inputs, done.inputs, strict=True))
-    got = {name: after[name] for name in spec.in_place}
-    for name, index in zip(spec.outputs, _returned(spec, trace), strict=True):
-        unwritten = done.unwritten[index]
-        if unwritten is not None:
-            at = np.argwhere(unwritten)
-            raise Failure(
-                Reason.UNWRITTEN_OUTPUT,
-                f"output {name}: {len(at):,} of {unwritten.size:,} elements hold unwritten data, first at "
-                f"{at[0].tolist()}, last at {at[-1].tolist()}",
-                fix="write every element; look at the last tile of each dimension",
-            )
-        got[name] = done.outputs[index]
-    return got
-
-
-def _mismatch(comparison: Comparison) -> Failure:
-    reason = _PROBLEMS.get(comparison.problem, Reason.MISMATCH)
-    return Failure(reason, comparison.message, fix=comparison.hint)
-
-
-def _dynamic(call: Callable, *args: object, **kwargs: object):  # type: ignore[no-untyped-def]
-    """Call something that may raise a dynamic rule."""
-    try:
-        return call(*args, **kwargs)
-    except LegalityError as error:
-        reason = _DYNAMIC.get(error.rule, Reason.ILLEGAL)
-        raise Failure(reason, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
+    require(comparisons)
 
 
 def _verdict(run: _Run, failure: Failure | None) -> Verdict:

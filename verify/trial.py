@@ -1,0 +1,161 @@
+"""One trace against its spec: is it legal, does it do only what the spec declares, and is it right on one trial?
+
+What the verdict asks of a draft and what the mutation engine asks of a mutant are the same questions, asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nkismith.kernels.spec import OpSpec
+from nkismith.verify.cases import Trial, draw
+from nkismith.verify.compare import Comparison, compare
+from nkismith.verify.failure import Failure
+from nkismith.verify.precision import check_precision
+from nkismith.verify.reasons import Reason
+from nkismith.verify.reference import Expected, expected
+from nkismith.verify.simulator import legality
+from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
+from nkismith.verify.simulator.execute import Execution, execute
+from nkismith.verify.simulator.instruction import define
+from nkismith.verify.simulator.trace import Trace, walk
+
+_DYNAMIC = {
+    "dynamic_bounds": Reason.OUT_OF_BOUNDS,
+    "step_budget": Reason.STEP_BUDGET,
+    "unwritten_index": Reason.UNWRITTEN_READ,
+    "unwritten_scalar": Reason.UNWRITTEN_READ,
+    "unwritten_predicate": Reason.UNWRITTEN_READ,
+    "unbound_scalar": Reason.UNBOUND_SCALAR,
+}
+_PROBLEMS = {
+    "missing": Reason.WRONG_ARITY,
+    "shape": Reason.WRONG_SHAPE,
+    "dtype": Reason.WRONG_DTYPE,
+    "finite": Reason.NONFINITE,
+    "untouched": Reason.UNTOUCHED_MODIFIED,
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A trial with its arrays and what the reference makes of them."""
+
+    trial: Trial
+    inputs: Mapping[str, np.ndarray]
+    want: Expected
+
+
+def drawn(spec: OpSpec, trial: Trial) -> Drawn:
+    """Draw a trial's inputs and run the reference. Raises SpecError if the reference fails."""
+    inputs = draw(spec, trial)
+    return Drawn(trial, inputs, expected(spec, spec.bind(trial.case), inputs, seed=trial.seed % (1 << 32)))
+
+
+def check_trace(spec: OpSpec, trace: Trace) -> None:
+    """Everything that can be said without values: legality, effects, precision. Raises Failure."""
+    check_legality(trace)
+    _check_effects(spec, trace)
+    check_precision(trace, spec.accumulate)
+
+
+def run(
+    spec: OpSpec, trace: Trace, trial: Trial, inputs: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Execute a trace on a trial's inputs: results by name, and warnings. Raises Failure for dynamic rules."""
+    done = dynamic(execute, trace, list(inputs.values()), seed=trial.seed % (1 << 32))
+    return _results(spec, trace, done), tuple(f"line {line}: {text}" for line, text in done.warnings)
+
+
+def judged(spec: OpSpec, case: Drawn, got: Mapping[str, np.ndarray]) -> tuple[Comparison, ...]:
+    """Compare results with the reference, element by element."""
+    return compare(spec, spec.bind(case.trial.case), case.want, case.inputs, got)
+
+
+def require(comparisons: tuple[Comparison, ...]) -> None:
+    """Raise Failure for the first comparison that is wrong."""
+    for comparison in comparisons:
+        if not comparison.ok:
+            raise Failure(_PROBLEMS.get(comparison.problem, Reason.MISMATCH), comparison.message, fix=comparison.hint)
+
+
+def check_legality(trace: Trace) -> None:
+    """Static legality. Raises Failure."""
+    try:
+        legality.check(trace)
+    except UnsupportedInstruction as error:
+        raise Failure(Reason.UNSUPPORTED_INSTRUCTION, str(error), line=error.line) from error
+    except LegalityError as error:
+        raise Failure(Reason.ILLEGAL, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
+
+
+def _check_effects(spec: OpSpec, trace: Trace) -> None:
+    """What the kernel returns and writes is what the spec declares."""
+    names = dict(zip(trace.inputs, spec.inputs, strict=True))
+    for program in trace.programs:
+        for instr in walk(program.body):
+            for parameter in define(instr.op).writes:
+                operand = instr.operands.get(parameter)
+                name = names.get(operand.buffer) if operand is not None else None
+                if name is not None and name not in spec.in_place:
+                    raise Failure(
+                        Reason.UNTOUCHED_MODIFIED,
+                        f"{instr.op} writes the input {name}, which the spec does not declare in place",
+                        fix="write to a tensor of your own",
+                        line=instr.line,
+                    )
+    returned = _returned(spec, trace)
+    if len(returned) != len(spec.outputs):
+        wanted = ", ".join(spec.outputs) or "nothing"
+        raise Failure(
+            Reason.WRONG_ARITY,
+            f"the kernel returns {len(trace.outputs)} tensors, the spec has {len(spec.outputs)} outputs ({wanted})",
+            fix="return the spec's outputs in order; in-place inputs need not be returned",
+        )
+    for name, index in zip(spec.outputs, returned, strict=True):
+        source = names.get(trace.outputs[index].buffer)
+        if source is not None:
+            raise Failure(
+                Reason.WRONG_ARITY,
+                f"output {name} is the input {source} itself",
+                fix="allocate the output with nl.ndarray(..., buffer=nl.shared_hbm) and write it",
+            )
+
+
+def _returned(spec: OpSpec, trace: Trace) -> list[int]:
+    """Indices of the returned tensors that are outputs: in-place inputs in front may be returned or not."""
+    positions = {trace.inputs[i] for i, name in enumerate(spec.inputs) if name in spec.in_place}
+    leading = [i for i, o in enumerate(trace.outputs) if o.buffer in positions]
+    if len(leading) == len(spec.in_place) == len(trace.outputs) - len(spec.outputs):
+        return [i for i in range(len(trace.outputs)) if i not in leading]
+    return list(range(len(trace.outputs)))
+
+
+def _results(spec: OpSpec, trace: Trace, done: Execution) -> dict[str, np.ndarray]:
+    after = dict(zip(spec.inputs, done.inputs, strict=True))
+    got = {name: after[name] for name in spec.in_place}
+    for name, index in zip(spec.outputs, _returned(spec, trace), strict=True):
+        unwritten = done.unwritten[index]
+        if unwritten is not None:
+            at = np.argwhere(unwritten)
+            raise Failure(
+                Reason.UNWRITTEN_OUTPUT,
+                f"output {name}: {len(at):,} of {unwritten.size:,} elements hold unwritten data, first at "
+                f"{at[0].tolist()}, last at {at[-1].tolist()}",
+                fix="write every element; look at the last tile of each dimension",
+            )
+        got[name] = done.outputs[index]
+    return got
+
+
+def dynamic(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call something that may raise a dynamic rule; its refusal becomes a Failure."""
+    try:
+        return call(*args, **kwargs)
+    except LegalityError as error:
+        reason = _DYNAMIC.get(error.rule, Reason.ILLEGAL)
+        raise Failure(reason, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
