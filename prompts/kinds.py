@@ -12,24 +12,38 @@ import re
 from nkismith.kernels.spec import OpSpec
 from nkismith.verify.simulator.instructions import TABLE
 
-# A tag, and what in the spec's words or in the reference's calls shows it.
-_SIGNS: dict[str, str] = {
-    "exp": r"softmax|exp|sigmoid|silu|swish|gelu|tanh|erf|softplus|mish|logsumexp|cross_entropy",
-    "norm": r"norm|var|std|mean|rsqrt",
-    "reduction": r"sum|mean|max|amax|min|amin|softmax|norm|prod|logsumexp|cross_entropy|var|std|argmax|argmin|all|any",
-    "scan": r"cumsum|cumprod|cummax|cummin|scan|recurren\w*|prefix|running|logcumsumexp",
-    "select": r"topk|top_k|argmax|argmin|sort|argsort|kthvalue|routing|router",
-    "gather": r"gather|scatter\w*|index_select|index_add\w*|index_copy\w*|take|embedding|lookup|one_hot|take_along_dim",
-    "mask": r"mask\w*|where|tril|triu|causal|masked_fill|window",
-    "transpose": r"transpose\w*|permute|swapaxes|movedim|mT|T|t|moveaxis",
-    "trig": r"sin|cos|arctan|atan",
-    "log": r"log|log_softmax|logsumexp|cross_entropy|log1p|softplus",
-    "conv": r"conv\w*|unfold|pool\w*|roll",
-    "int": r"int32|int64|bitwise\w*|shift|floor_divide|remainder|quantiz\w*|pack|unpack",
-    "norm_stats": r"layer_norm|group_norm|batch_norm|var|std|instance_norm|layernorm|groupnorm",
+# A tag, and what shows it: words of the spec, and calls or attributes of the reference (which are more telling, so
+# more of them count).
+_WORDS: dict[str, str] = {
+    "exp": r"softmax|exp|sigmoid|silu|swish|gelu|tanh|erf|softplus|mish|logsumexp",
+    "norm": r"\w*norm|normalis\w*|normaliz\w*|rms|variance",
+    "norm_stats": r"layer_?norm|group_?norm|batch_?norm|instance_?norm|variance",
+    "reduction": r"softmax|logsumexp|reduction|sums?|maximum|mean",
+    "scan": r"cumsum|cumulative|scan|recurrence|prefix",
+    "select": r"topk|top_k|argmax|argmin|sort\w*|largest|routing|router",
+    "gather": r"gather\w*|scatter\w*|lookup|embedding|table|rows?_of|paged?",
+    "mask": r"mask\w*|causal|window\w*|triangular",
+    "transpose": r"transpos\w*|permut\w*",
+    "trig": r"sin|cos|arctan|rotat\w*",
+    "log": r"log|entropy|softplus",
+    "conv": r"conv\w*|pool\w*",
+    "int": r"int32|bits?|quanti[sz]\w*|pack\w*",
 }
-_KINDS = ("attention", "matmul", "scan", "selection", "gather", "normalisation", "reduction", "movement", "elementwise")
-
+_CALLS: dict[str, str] = {
+    "exp": r"\w*softmax|exp\w*|sigmoid|silu|gelu|tanh|erf|softplus|mish|logsumexp|cross_entropy",
+    "norm": r"\w*_norm|var|std|rsqrt",
+    "norm_stats": r"layer_norm|group_norm|batch_norm|instance_norm|var|std",
+    "reduction": r"sum|mean|a?max|a?min|\w*softmax|\w*norm|prod|logsumexp|cross_entropy|var|std|all|any",
+    "scan": r"cum\w+|logcumsumexp",
+    "select": r"topk|argmax|argmin|sort|argsort|kthvalue",
+    "gather": r"gather|scatter\w*|index_\w+|take\w*|embedding|one_hot|long",
+    "mask": r"where|tril|triu|masked_fill\w*",
+    "transpose": r"transpose\w*|permute|swapaxes|movedim|moveaxis|mT|T|t",
+    "trig": r"sin|cos|a?r?c?tan",
+    "log": r"log\w*|\w*log_softmax|softplus|cross_entropy",
+    "conv": r"conv\w*|unfold|\w*_pool\w*|roll",
+    "int": r"bitwise\w*|floor_divide|remainder|round",
+}
 _ALWAYS = (
     "dma_copy", "memset", "tensor_copy", "tensor_tensor", "tensor_scalar", "scalar_tensor_tensor", "activation",
     "tensor_reduce", "reciprocal",
@@ -62,17 +76,13 @@ EXAMPLES_SHOWN = 3
 
 def tags(spec: OpSpec) -> frozenset[str]:
     """Everything that tells which instructions an op may need."""
-    reference = (spec.folder / "reference.py").read_text()
+    tree = ast.parse((spec.folder / "reference.py").read_text())
     words = set(re.findall(r"\w+", f"{spec.op} {spec.summary} {spec.maths} {spec.notes}".lower()))
     words |= {part for word in words for part in word.split("_")}
-    calls = {node.attr for node in ast.walk(ast.parse(reference)) if isinstance(node, ast.Attribute)}
-    calls |= {
-        node.func.id
-        for node in ast.walk(ast.parse(reference))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    found = {tag for tag, sign in _SIGNS.items() if any(re.fullmatch(sign, word) for word in calls | words)}
-    products = any(isinstance(node, ast.MatMult) for node in ast.walk(ast.parse(reference)))
+    calls = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = {tag for tag, sign in _WORDS.items() if any(re.fullmatch(sign, word) for word in words)}
+    found |= {tag for tag, sign in _CALLS.items() if any(re.fullmatch(sign, call) for call in calls)}
+    products = any(isinstance(node, ast.MatMult) for node in ast.walk(tree))
     if products or spec.work.matmul not in (0, "0") or calls & {"matmul", "einsum", "bmm", "mm", "linear", "addmm"}:
         found.add("matmul")
     if spec.control:

@@ -105,10 +105,10 @@ def generate(
     frames: Annotated[int, typer.Option(help="Latent frames, a multiple of 3 from 15 on; 4 video frames each.")] = 42,
     seed: Annotated[int, typer.Option(help="Seed of the noise, and of random weights.", min=0)] = 0,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16 (default: the preset's).")] = None,
-    backend: Annotated[
-        str, typer.Option(help="torch, or sim: accepted kernels of the bundled ops, simulated.")
-    ] = "torch",
-    allow_fallback: Annotated[bool, typer.Option(help="Run ops without an accepted kernel on PyTorch.")] = False,
+    backend: Annotated[str, typer.Option(help="torch, or sim: accepted kernels on the simulator.")] = "torch",
+    fallback: Annotated[
+        bool, typer.Option(help="With sim: ops without an accepted kernel run on PyTorch, and are named; or an error.")
+    ] = True,
     kernels: Annotated[
         Path | None, typer.Option(help="Folder of accepted kernels (default: the bundled ones).")
     ] = None,
@@ -136,9 +136,9 @@ def generate(
         prompt_embeds=None if prompt is not None else _embeds(config, seed),
         frames=frames,
         seed=seed,
-        backend=_backend(backend),
+        backend=backend,
         kernel_root=kernels,
-        allow_fallback=allow_fallback,
+        allow_fallback=fallback,
     )
     done: Done | None = None
     console = Console(stderr=True, quiet=json)
@@ -158,20 +158,10 @@ def generate(
         simulated = ", ".join(op for op, where in done.backends.items() if where == "sim")
         print(f"{out}: {done.frames} frames in {done.seconds:.1f} s ({done.fps:.2f} frames/s on this machine)")
         if simulated:
-            print(f"on the simulator: {simulated}; the other ops on PyTorch")
+            print(f"on the simulator: {simulated}")
         for op, why in done.fallbacks.items():
             print(f"fell back to PyTorch: {op}: {why}")
     return 0
-
-
-def _backend(name: str) -> str | dict[str, str]:
-    """`sim` stands for every op that this installation bundles; what it does not bundle runs on PyTorch."""
-    if name != "sim":
-        return name
-    from nkismith.kernels import spec as specs
-    from nkismith.pipeline.ops import TORCH
-
-    return {op: "sim" for op in specs.names() if op in TORCH}
 
 
 def _embeds(config: Any, seed: int) -> Any:
