@@ -113,11 +113,12 @@ def accept(source: str, spec: OpSpec, evidence: Mapping[str, Any], root: Path | 
     if missing:
         raise RegistryError(f"{spec.op}: the evidence lacks {', '.join(missing)}, so nothing could find the kernel")
     verdict = {
-        "dtypes": list(spec.dtypes),
+        "dtypes": spec.dtypes,
         "domain": {n: d.model_dump(exclude_defaults=True) for n, d in spec.dims.items()},
         **evidence,
         "accepted_at": datetime.now(UTC).isoformat(timespec="microseconds"),
     }
+    verdict = json.loads(json.dumps(verdict))  # as it will be read back, so that scopes compare
     hashes = {"op": spec.op, "kernel": _hash(source.encode()), **_spec_hashes(spec)}
     place = _place(spec, root)
     folder = place / hashes["kernel"][:8]

@@ -23,14 +23,14 @@ class Part(BaseModel):
             known = [f.alias or name for name, f in cls.model_fields.items()]
             for key in data:
                 if key not in known:
-                    raise ValueError(f"unknown key {str(key)!r}{nearest(key, known)}. Keys here: {', '.join(known)}")
+                    raise ValueError(f"unknown key {str(key)!r}{nearest(key, known)} Keys here: {', '.join(known)}")
         return data
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """', did you mean "x"?' for a misspelt word, or nothing."""
-    close = difflib.get_close_matches(str(word), list(known), n=2, cutoff=0.5)
-    return f". Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    """The end of a sentence about an unknown word: ". Did you mean 'x'?", or only its full stop."""
+    close = difflib.get_close_matches(str(word), list(known), n=2, cutoff=0.6)
+    return f". Did you mean {' or '.join(map(repr, close))}?" if close else "."
 
 
 class Dim(Part):
