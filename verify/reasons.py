@@ -240,12 +240,3 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Check that all inputs are read and all outputs computed; otherwise report it.",
     ),
 }
-
-
-def page(reason: Reason) -> str:
-    """The documentation page of a code, as Markdown."""
-    e = EXPLANATIONS[reason]
-    return (
-        f"# `{reason}`\n\nStage: {e.stage}\n\n{e.meaning}\n\n"
-        f"**Typical cause.** {e.cause}\n\n**How to fix it.** {e.fix}\n"
-    )

@@ -52,7 +52,7 @@ def lint(
 
 def reason(finding: Finding) -> Reason:
     """The verdict's reason code for a finding."""
-    return Reason.PARSE if finding.rule == PARSE else RULES[finding.rule].reason
+    return RULES[finding.rule].reason
 
 
 def _release(sdk: str) -> tuple[int, int]:

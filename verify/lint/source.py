@@ -118,8 +118,10 @@ def _decoded(source: str | bytes) -> str:
     try:
         source.encode("utf-8")
     except UnicodeEncodeError as error:
-        line = source[: error.start].count("\n") + 1
-        raise Unreadable(line, "a lone surrogate, which no UTF-8 file can hold", "write it as an escape") from None
+        line, code = source[: error.start].count("\n") + 1, ord(source[error.start])
+        # Reading with errors="surrogateescape" leaves byte 0xNN as U+DCNN.
+        what = f"byte 0x{code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"the lone surrogate U+{code:04X}"
+        raise Unreadable(line, f"{what} is not UTF-8", "save the file as UTF-8") from None
     return source
 
 

@@ -109,6 +109,7 @@ UNREADABLE = {
     "an invisible space": ("x\u200b = 1\n", 1),
     "a line separator": ("x = 1 # \u2028import os\n", 1),
     "a lone surrogate": ("x = '\ud800'\n", 1),
+    "a byte that was read as a surrogate": ("x = 1\ny = '\udcff'\n", 2),
     "deep parentheses": ("x = " + "(" * 5000 + ")" * 5000, 1),
     "a deep list": ("x = " + "[" * 150 + "]" * 150, 1),
     "a long chain of operators": ("x = " + "-" * 9000 + "1", 1),
