@@ -197,7 +197,7 @@ class Generation(Iterator[Event]):
         """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""
         prompt, self._next_prompt = self._next_prompt, None
         changed = prompt if prompt is not None else self._switches.get(window)
-        cancelled, switches = self._layout.agree(self._cancelled.is_set(), changed is not None)
+        cancelled, switches = self._layout.agree([self._cancelled.is_set(), changed is not None])
         return cancelled, changed if changed is not None else "" if switches else None
 
     def _decoder(self) -> VideoDecoder | None:
