@@ -82,7 +82,7 @@ def _untouched(name: str, got: np.ndarray, want: np.ndarray, before: np.ndarray)
     changed = kept & (_bits(got) != _bits(before)) & ~((got == 0) & (before == 0))
     if not changed.any():
         return None
-    return _wrong(name, "untouched", got, before.astype(np.float64), changed.astype(float), np.zeros(got.shape))
+    return _wrong(name, "untouched", got, before.astype(np.float64), _all_or_nothing(changed), np.zeros(got.shape))
 
 
 def _values(
@@ -103,7 +103,7 @@ def _values(
             spec, bound, expected, inputs, name, got, next(n for n, t in bound.inputs.items() if t.dtype in FLOATS)
         )
     if match == "exact":
-        return _wrong(name, "exact", got, want, 2.0 * (_bits(got) != _bits(rounded)), np.zeros(want.shape))
+        return _wrong(name, "exact", got, want, _all_or_nothing(_bits(got) != _bits(rounded)), np.zeros(want.shape))
     if isinstance(match, Ulp):
         steps = np.abs(_ordered(got) - _ordered(rounded)) * ~(np.isnan(got) & np.isnan(rounded))
         allowed = match.ulp * np.abs(np.spacing(rounded).astype(np.float64))
@@ -116,8 +116,8 @@ def _close(name: str, got: np.ndarray, want: np.ndarray, rounded: np.ndarray, un
     finite = np.isfinite(rounded)
     alike = np.where(finite, np.isfinite(got), (got == rounded) | (np.isnan(got) & np.isnan(rounded)))
     if not alike.all():
-        return _wrong(name, "finite", got, want, np.where(alike, 0.0, np.inf), ELEMENT * unit)
-    error = np.abs(np.where(finite, got.astype(np.float64) - want, 0.0))
+        return _wrong(name, "finite", got, want, _all_or_nothing(~alike), ELEMENT * unit)
+    error = np.abs(np.subtract(got, want, out=np.zeros(want.shape), where=finite, dtype=np.float64))
     ratio = np.divide(error, ELEMENT * unit, out=np.zeros_like(error), where=finite)
     if ratio.size and ratio.max() <= 1 and error.ndim and error.shape[-1] >= ROW_MINIMUM:
         squares = np.sqrt(np.square(error).sum(-1, keepdims=True)), np.sqrt(np.square(unit).sum(-1, keepdims=True))
@@ -155,7 +155,7 @@ def _choice(
     order = np.sort(indices, axis=-1)
     repeated[(order[..., 1:] == order[..., :-1]).any(-1)] = True
     wrong = (off | ~inside | repeated).reshape(want.shape)
-    return _wrong(name, "valid_choice", got, want, 2.0 * wrong, np.zeros(want.shape))
+    return _wrong(name, "valid_choice", got, want, _all_or_nothing(wrong), np.zeros(want.shape))
 
 
 def _wrong(
@@ -200,6 +200,11 @@ _OPENING = {
     "ulp": 'output "{name}" is more units in the last place away than the spec allows,',
     "valid_choice": 'output "{name}" picks an element that does not tie with the reference\'s,',
 }
+
+
+def _all_or_nothing(wrong: np.ndarray) -> np.ndarray:
+    """Error over what is allowed where nothing is allowed."""
+    return np.where(wrong, np.inf, 0.0)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -59,8 +59,9 @@ def _look(wrong: np.ndarray, got: np.ndarray, want: np.ndarray) -> str:
             return "Their sign is flipped."
         if abs(factor - 1) > 0.02:
             return f"They are {factor:.4g} times what they should be: a scale is missing, doubled or wrong."
-    if np.ptp(g - w) < 0.02 * np.abs(g - w).max():
-        return f"They are all off by {np.mean(g - w):.4g}."
+    offset = float(np.mean(g - w))
+    if np.std(g - w) < 0.02 * abs(offset):
+        return f"They are all off by {offset:.4g}."
     for axis in range(want.ndim):
         for step in (1, -1):
             if want.shape[axis] > 2 and _near(g, np.roll(want, step, axis)[wrong][use]):
