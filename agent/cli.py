@@ -32,7 +32,8 @@ for group in (make, judge, draft, inspect, tools):
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; every expected failure becomes one line on stderr."""
     try:
-        return int(app(arguments, standalone_mode=False) or 0)
+        code = int(app(arguments, standalone_mode=False) or 0)
+        return _refused("Interrupted.") if code == 130 else code
     except TyperException as error:
         return _refused(f"{error.format_message()} See `nkismith --help`.")
     except typer.Abort:

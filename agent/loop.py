@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -32,18 +36,26 @@ def begin(plan: Plan, *, root: Path | None = None, judge: Judge | None = None) -
                 return _run(plan, spec, store, index, judge)
             store.close()
     chosen = model(plan, Path())  # a missing key is said before anything is written
-    if not plan.model:
-        plan = Plan.from_row({**plan.to_row(), "model": chosen.model}) if not plan.step else plan
+    if not plan.model and not plan.step:  # a waiting step is found again by its plan, as it was asked for
+        plan = replace(plan, model=chosen.model)
     return _run(plan, spec, start(plan, index), index, judge)
 
 
-def resume(run: str, *, step: bool = False, root: Path | None = None, judge: Judge | None = None) -> Run:
-    """An earlier run, to be continued with its own plan."""
+def resume(
+    run: str,
+    *,
+    step: bool = False,
+    caps: Mapping[str, Any] | None = None,
+    root: Path | None = None,
+    judge: Judge | None = None,
+) -> Run:
+    """An earlier run, to be continued with its own plan; `caps` are those that were raised since."""
     index = Index(root or data_root())
     store = RunStore.open(index.root, run)
-    plan = Plan.from_row(store.run["config"])
-    if step != plan.step:
-        plan = Plan.from_row({**plan.to_row(), "step": step})
+    kept = Plan.from_row(store.run["config"])
+    plan = replace(kept, step=step, caps=replace(kept.caps, **(caps or {})))
+    if plan.caps != kept.caps:
+        store.update_run(config=json.dumps(plan.to_row()))
     return _run(plan, specs.load(plan.spec), store, index, judge)
 
 

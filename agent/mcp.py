@@ -6,9 +6,12 @@ that a model in the loop gets. A tool answers with what a person would read, as 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 from nkismith.agent.commands.options import plain
 from nkismith.kernels import spec as specs
@@ -21,13 +24,29 @@ server = MCPServer(
 )
 
 
-@server.tool()
+def _tool(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Offer a function as a tool. Our own errors say what to do, so the agent reads them; others stay ours."""
+
+    @server.tool()
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        try:
+            return function(**arguments)
+        except Exception as error:
+            if type(error).__module__.startswith("nkismith."):
+                raise ToolError(str(error)) from None
+            raise
+
+    return call
+
+
+@_tool
 def list_ops() -> list[dict[str, str]]:
     """The bundled ops, one line each."""
     return [{"op": name, "summary": specs.load(name).summary} for name in specs.names()]
 
 
-@server.tool()
+@_tool
 def prompt(op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> str:
     """The task for an op: contract, machine, instruction cards, worked examples."""
     from nkismith.prompts import render
@@ -35,15 +54,17 @@ def prompt(op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> st
     return render.first(specs.load(op), target=target, sdk=sdk, lnc=lnc).text
 
 
-@server.tool()
-def lint(source: str, op: str) -> list[dict[str, Any]]:
+@_tool
+def lint(source: str, op: str, sdk: str = "2.33") -> list[dict[str, Any]]:
     """What is wrong with a kernel source on sight, without running it. An empty list means nothing."""
-    from nkismith.verify import lint as rules
+    from nkismith.verify.lint import lint as find
 
-    return [plain(finding) for finding in rules.lint(source, specs.load(op))]
+    spec = specs.load(op)
+    found = find(source, entry=spec.op, params=tuple(spec.inputs), sdk=sdk, max_literals=spec.limits.literals)
+    return [plain(finding) for finding in found]
 
 
-@server.tool()
+@_tool
 def check(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> dict[str, Any]:
     """The verdict on a kernel source: stage, reason code, line, what is wrong, how to fix it, the failing case."""
     from nkismith import verify
@@ -51,7 +72,7 @@ def check(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: in
     return plain(verify.check(source, specs.load(op), target=target, sdk=sdk, lnc=lnc))
 
 
-@server.tool()
+@_tool
 def profile(source: str, op: str, target: str = "trn2", lnc: int = 1) -> dict[str, Any]:
     """Modelled time and traffic of a kernel at the op's production case, by engine and by line, with the floor."""
     from nkismith import verify
@@ -61,15 +82,24 @@ def profile(source: str, op: str, target: str = "trn2", lnc: int = 1) -> dict[st
     return plain(verify.profile(source, spec, production(spec), target=target, lnc=lnc))
 
 
-@server.tool()
-def explain(reason: str) -> str:
-    """What a reason code of a verdict means, why the rule exists, and what to do about it."""
-    from nkismith.verify import reasons
+@_tool
+def explain(code: str) -> str:
+    """What a reason code of a verdict, or a rule of the lint, means, why it exists, and what to do about it."""
+    from nkismith.verify.lint.rule import RULES
+    from nkismith.verify.reasons import EXPLANATIONS, Reason
 
-    return reasons.explain(reason)
+    if code in RULES:
+        rule = RULES[code]
+        return f"{rule.what}\n\n{rule.why}\n\nRefused:\n\n{rule.bad}\n\nAccepted:\n\n{rule.good}\n"
+    try:
+        page = EXPLANATIONS[Reason(code)]
+    except ValueError:
+        known = ", ".join([*(str(reason) for reason in Reason), *RULES])
+        raise ToolError(f"No reason code or rule is called {code!r}. There are: {known}.") from None
+    return f"Stage: {page.stage}\n\n{page.meaning}\n\nUsual cause: {page.cause}\n\nFix: {page.fix}\n"
 
 
-@server.tool()
+@_tool
 def instruction_card(name: str, target: str = "trn2", sdk: str = "2.33") -> dict[str, Any]:
     """Signature, engines, limits, meaning and cost of one instruction of nki.isa, such as nc_matmul."""
     from nkismith.verify.simulator import instructions

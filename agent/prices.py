@@ -85,16 +85,19 @@ def find(model: str, provider: str) -> Price:
 
 
 def _price(entry: dict[str, Any], name: str) -> Price:
-    rates = ("input", "cache_write", "cache_read", "output")
     try:
-        price = Price(**{rate: float(entry[rate]) for rate in rates})
+        price = _rates(entry)
         if long := entry.get("long_prompt"):
-            price = replace(
-                price, long=Price(**{rate: float(long[rate]) for rate in rates}), long_above=int(long["above_tokens"])
-            )
+            price = replace(price, long=_rates(long), long_above=int(long["above_tokens"]))
     except KeyError as error:
-        raise PriceError(f"The price of {name!r} lacks {error}; an entry needs {', '.join(rates)}.") from None
+        raise PriceError(
+            f"The price of {name!r} lacks {error}; an entry needs input, cache_write, cache_read and output."
+        ) from None
     return price
+
+
+def _rates(entry: dict[str, Any]) -> Price:
+    return Price(float(entry["input"]), float(entry["cache_write"]), float(entry["cache_read"]), float(entry["output"]))
 
 
 def _scaled(price: Price, factor: float) -> Price:

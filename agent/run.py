@@ -124,6 +124,7 @@ class Outcome:
     attempts: int
     kernel: str
     report: str
+    warnings: tuple[str, ...] = ()
 
 
 def new_id(op: str) -> str:
@@ -190,6 +191,7 @@ def _finish(run: Run, state: State, ended: Ended, message: str, failure: BaseExc
         run=store.id, op=run.plan.op, ended=ended, message=message, accepted=accepted, best=best.id if best else None,
         latency_us=best.latency_us if best else None, floor_us=best.floor_us if best else None, usd=spent.usd,
         attempts=spent.replies, kernel=accepted_path or (str(kernel) if best else ""), report=str(written),
+        warnings=tuple(run.model.warnings),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import jinja2
 from nkismith.kernels.spec import OpSpec
 from nkismith.prompts import kinds
 from nkismith.prompts.contract import Contract, describe
+from nkismith.verify.lint.rule import RULES, Rule
 from nkismith.verify.simulator import hardware, instructions
 from nkismith.verify.simulator.operators import ACTIVATIONS, ALU
 
@@ -113,6 +114,7 @@ def first(spec: OpSpec, *, target: str, sdk: str, lnc: int, lessons: Sequence[st
         sdk=sdk,
         nki=NKI_VERSION.get(sdk, "0.7"),
         lnc=lnc,
+        rules=_rules(sdk),
         alu=", ".join(f"nl.{op.name}" for op in ALU.values() if target in op.targets and op.name != "bypass"),
         activations=", ".join(f"nl.{name}" for name in ACTIVATIONS if name != "prelu" and not name.endswith("_dx")),
     )
@@ -170,6 +172,15 @@ def _environment() -> jinja2.Environment:
 
 def _render(name: str, **values: Any) -> str:
     return _environment().get_template(name).render(**values)
+
+
+def _rules(sdk: str) -> list[Rule]:
+    """The lint rules that apply to an SDK, less those that the contract above them states in full."""
+    release = tuple(int(part) for part in sdk.split("."))
+    stated = {"parse", "entry", "signature"}
+    return [
+        rule for rule in RULES.values() if rule.name not in stated and (rule.before is None or release < rule.before)
+    ]
 
 
 def _example(name: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def draft(
+    ctx: typer.Context,
     op: Annotated[str | None, typer.Argument(help="Bundled op; or use --spec.")] = None,
     spec: SpecDir = None,
     target: Target = "trn2",
@@ -75,7 +76,14 @@ def draft(
     from nkismith.agent.run import Plan
 
     if resume is not None:
-        run = loop.resume(resume, step=step)
+        given = {name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"}
+        caps = {"budget_usd": "usd", "budget_tokens": "tokens", "minutes": "minutes", "attempts": "attempts"}
+        if fixed := given - {"resume", "step", "json", *caps}:
+            raise WrongUse(
+                f"--resume continues with the run's own options; {', '.join(sorted(fixed))} cannot change. "
+                "Only the caps can: --budget-usd, --budget-tokens, --minutes, --attempts."
+            )
+        run = loop.resume(resume, step=step, caps={caps[name]: ctx.params[name] for name in given & set(caps)})
     else:
         contract = op_spec(op, spec)
         plan = Plan(
@@ -120,6 +128,8 @@ def _tell(outcome: Any) -> None:
     verdict = "accepted" if outcome.accepted else "not accepted"
     ended = "" if outcome.ended == "done" else f" Ended: {outcome.ended}. {outcome.message}"
     print(f"{outcome.op}: {verdict} after {outcome.attempts} replies, ${outcome.usd:.4f}{best}.{ended}")
+    for warning in outcome.warnings:
+        print(f"warning {warning}")
     if outcome.kernel:
         print(f"kernel  {outcome.kernel}")
     print(f"report  {outcome.report}")

@@ -71,12 +71,16 @@ class Limits:
 
 
 class ChatModel(Protocol):
-    """`options` is everything that makes two equal prompts different requests (effort, thinking, ...)."""
+    """`options` is everything that makes two equal prompts different requests (effort, thinking, ...).
+
+    `warnings` collects what the user should know at the end of the run.
+    """
 
     provider: str
     model: str
     options: dict[str, Any]
     price: Price
+    warnings: list[str]
 
     def input_bound(self, prompt: Prompt) -> int:
         """No fewer tokens than the provider will bill for this prompt."""

@@ -38,9 +38,10 @@ class AnthropicModel:
         effort: str | None = None,
         thinking: str | None = None,
     ):
-        self.provider = provider
+        self.provider: str = provider
         self.model = model or DEFAULT_MODEL[provider]
         self.options = {"effort": effort, "thinking": thinking}
+        self.warnings: list[str] = []
         if effort is not None and effort not in EFFORTS:
             raise ProviderError(f"Unknown effort {effort!r}. Choose one of {', '.join(EFFORTS)}.")
         if thinking is not None and thinking not in ("adaptive", "off") and not thinking.isdecimal():

@@ -25,6 +25,7 @@ class HandoffModel:
     def __init__(self, folder: Path, *, model: str = "handoff", step: bool = False, poll_s: float = 1.0):
         self.folder, self.model, self.step, self.poll_s = folder, model, step, poll_s
         self.options: dict[str, Any] = {}
+        self.warnings: list[str] = []
 
     def input_bound(self, prompt: Prompt) -> int:
         return 0

@@ -87,7 +87,7 @@ def save(store: RunStore, source: str, path: Path, *, model: str | None = None) 
 
 
 class RecordingModel:
-    """Answers from a recording. `changed` collects the attempts whose prompt is no longer the recorded one."""
+    """Answers from a recording; a prompt that is no longer the recorded one is a warning."""
 
     provider = "recording"
     price = FREE
@@ -96,7 +96,7 @@ class RecordingModel:
         self.recording = recording
         self.model = f"{recording.model} (recorded: {recording.source})"
         self.options: dict[str, Any] = {}
-        self.changed: list[str] = []
+        self.warnings: list[str] = []
 
     def input_bound(self, prompt: Prompt) -> int:
         return 0
@@ -110,8 +110,10 @@ class RecordingModel:
                 "Use --provider anthropic or handoff, or record a new conversation."
             )
         if found.prompt != content_hash(request.prompt.text):
-            self.changed.append(f"sample {request.sample}, attempt {request.attempt}")
-            limits.progress("the prompt changed since this reply was recorded")
+            lane = f"sample {request.sample}, " if request.sample else ""
+            self.warnings.append(
+                f"{request.op}, {lane}attempt {request.attempt}: the prompt changed since this reply was recorded"
+            )
         return Reply(found.reply, Usage(), "end_turn")
 
 

@@ -110,6 +110,18 @@ def test_draft_reports_in_json_and_by_exit_code(nkismith, server, monkeypatch, o
     assert code == 0 and "Your last draft was refused" in out
 
 
+def test_a_resumed_run_keeps_its_options_but_its_caps_can_be_raised(nkismith, server, monkeypatch, op_dir):
+    monkeypatch.setattr("nkismith.agent.loop.Verifier", FakeJudge)
+    server(Say(kernel("bad mismatch")))
+    code, out, _ = nkismith("draft", "--spec", str(op_dir), "--attempts", "1", "--out", "kernels", "--json")
+    assert code == 1 and json.loads(out)["ended"] == "attempts"
+    code, _, err = nkismith("draft", "--resume", "latest", "--beam", "3")
+    assert code == 2 and "beam cannot change" in err
+    server(Say(kernel("ok 100")))
+    code, out, _ = nkismith("draft", "--resume", "latest", "--attempts", "2", "--json")
+    assert json.loads(out)["attempts"] == 2
+
+
 def test_a_hand_off_step_exits_with_3_and_names_the_prompt(nkismith, op_dir):
     code, out, _ = nkismith("draft", "--spec", str(op_dir), "--provider", "handoff", "--step")
     assert code == 3

@@ -191,8 +191,9 @@ def test_a_changed_prompt_is_a_warning(recorded, data, op_dir):
     recorded.write_text(text)
     plan = Plan(op="row_scale", spec=str(op_dir), provider="recording", recording=str(recorded), accept=False)
     run = loop.begin(plan, judge=FakeJudge())
-    assert execute(run, graph.invoke).accepted
-    assert run.model.changed == ["sample 0, attempt 1", "sample 0, attempt 2"]
+    outcome = execute(run, graph.invoke)
+    assert outcome.accepted and len(outcome.warnings) == 2
+    assert "row_scale, attempt 2: the prompt changed" in outcome.warnings[1]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The worked examples are right: each runs in the simulator, at awkward sizes, and gives what PyTorch gives."""
 
+import ast
 import importlib.util
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from nkismith.prompts import kinds
+from nkismith.verify.lint import lint
 from nkismith.verify.simulator.install import install, uninstall
 
 FOLDER = Path(kinds.__file__).parent / "examples"
@@ -56,6 +58,13 @@ def test_an_example_computes_what_it_says(name, dtype, nki):
     got = nki.simulate(getattr(loaded, name))(*arguments).float()
     tolerance = {torch.float32: 2e-5, torch.bfloat16: 1e-2}[dtype]
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=tolerance, atol=tolerance * float(want.abs().max()))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_passes_the_lint(path):
+    source = path.read_text()
+    (entry,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    assert lint(source, entry=path.stem, params=tuple(a.arg for a in entry.args.args)) == ()
 
 
 def test_every_kind_of_op_gets_an_example_and_every_example_is_used():

@@ -1,0 +1,51 @@
+"""The MCP server over its real transport: a client starts it, lists the tools and calls them."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+SOURCE = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def row_scale(x, scale):
+    eval("1")
+    return x
+"""
+
+
+def talk(*calls):
+    """Call tools of a freshly started server; returns (tool names, answers)."""
+
+    async def main():
+        server = StdioServerParameters(command=sys.executable, args=["-m", "nkismith.agent.cli", "mcp"])
+        async with Client(stdio_client(server)) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            return names, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_client_gets_ops_lint_cards_and_explanations(op_dir):
+    names, (ops, findings, card, page, unknown, nearest) = talk(
+        ("list_ops", {}),
+        ("lint", {"source": SOURCE, "op": str(op_dir)}),
+        ("instruction_card", {"name": "nisa.nc_matmul"}),
+        ("explain", {"code": "mismatch"}),
+        ("explain", {"code": "no_such_code"}),
+        ("lint", {"source": SOURCE, "op": "rope3d"}),
+    )
+    assert names == {"list_ops", "prompt", "lint", "check", "profile", "explain", "instruction_card"}
+    assert "rope_3d" in json.dumps(ops.structured_content)
+    assert "eval" in json.dumps(findings.structured_content) and '"line": 8' in json.dumps(findings.structured_content)
+    assert "stationary" in json.dumps(card.structured_content)
+    assert "Fix:" in json.dumps(page.structured_content)
+    assert unknown.is_error and "no_such_code" in unknown.content[0].text
+    assert nearest.is_error and "Did you mean 'rope_3d'" in nearest.content[0].text
