@@ -310,10 +310,6 @@ def evidence(run: Run, attempt: Attempt) -> dict[str, Any]:
         "attempts": spent.replies,
         "usd": round(spent.usd, 4),
         "prompt": content_hash(Prompt.from_json(run.store.text(row["prompt"])).text),
-        "target": run.plan.target,
-        "sdk": run.plan.sdk,
-        "lnc": run.plan.lnc,
-        "verdict": {name: value for name, value in verdict.items() if name != "profile"},
-        "profile": verdict.get("profile"),
+        "verdict": verdict,
         "allow_weak_isolation": run.plan.allow_weak_isolation,
     }

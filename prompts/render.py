@@ -22,9 +22,9 @@ from nkismith.prompts.contract import Contract, describe
 from nkismith.verify.lint.rule import RULES, Rule
 from nkismith.verify.simulator import hardware, instructions
 from nkismith.verify.simulator.operators import ACTIVATIONS, ALU
+from nkismith.verify.simulator.sdk import RELEASES
 
 _HERE = Path(__file__).parent
-NKI_VERSION = {"2.33": "0.7", "2.32": "0.6"}
 LESSONS = 6
 """How many lessons a prompt shows: more dilute the task."""
 
@@ -112,7 +112,7 @@ def first(spec: OpSpec, *, target: str, sdk: str, lnc: int, lessons: Sequence[st
         machine=machine,
         hardware=hardware,
         sdk=sdk,
-        nki=NKI_VERSION.get(sdk, "0.7"),
+        nki=RELEASES[sdk],
         lnc=lnc,
         rules=_rules(sdk),
         alu=", ".join(f"nl.{op.name}" for op in ALU.values() if target in op.targets and op.name != "bypass"),

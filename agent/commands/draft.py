@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nkismith.agent.commands.options import Json, Lnc, Sdk, SpecDir, Target, WrongUse, check_target, emit, op_spec
+from nkismith.agent.commands.options import Json, Lnc, Sdk, SpecDir, Target, WrongUse, check_machine, emit, op_spec
 
 _ENDS = {"waiting": 3, "error": 2, "provider": 2, "unavailable": 2}
 
@@ -86,10 +86,11 @@ def draft(
         run = loop.resume(resume, step=step, caps={caps[name]: ctx.params[name] for name in given & set(caps)})
     else:
         contract = op_spec(op, spec)
+        check_machine(target, sdk)
         plan = Plan(
             op=contract.op,
             spec=str(contract.folder.resolve()),
-            target=check_target(target),
+            target=target,
             sdk=sdk,
             lnc=lnc,
             beam=beam,
@@ -161,8 +162,9 @@ def prompt(
     from nkismith.agent import loop
 
     contract = op_spec(op, spec)
+    check_machine(target, sdk)
     made = (
-        loop.first_prompt(contract, target=check_target(target), sdk=sdk, lnc=lnc, lessons=lessons)
+        loop.first_prompt(contract, target=target, sdk=sdk, lnc=lnc, lessons=lessons)
         if attempt == 1 and run is None
         else loop.stored_prompt(contract.op, run, sample, attempt)
     )

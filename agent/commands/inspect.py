@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nkismith.agent.commands.options import Json, Lnc, SpecDir, Target, check_target, emit, op_spec
+from nkismith.agent.commands.options import Json, Lnc, SpecDir, Target, check_machine, emit, op_spec
 
 
 def register(app: typer.Typer) -> None:
@@ -63,7 +63,8 @@ def show(
 
     contract = op_spec(op, spec)
     if source:
-        print(registry.find(contract.folder, target=check_target(target), dtype=None, lnc=lnc).source, end="")
+        check_machine(target, "2.33")
+        print(registry.find(contract.folder, target=target, dtype=None, lnc=lnc).source, end="")
         return 0
     described = contract_of(contract, contract.targets[0])
     found = [kernel for kernel in registry.all() if kernel.op == contract.op]
@@ -145,7 +146,7 @@ def _kernel(kernel: Any) -> dict[str, Any]:
 
 
 def _time(kernel: Any) -> str:
-    measured = kernel.evidence.get("profile") or {}
+    measured = kernel.evidence.get("verdict", {}).get("profile") or {}
     if "latency_us" not in measured:
         return ""
     return f"  {measured['latency_us']:.1f} µs {measured.get('label', '')}, floor {measured['floor_us']:.1f} µs"

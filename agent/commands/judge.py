@@ -15,7 +15,7 @@ from nkismith.agent.commands.options import (
     SpecDir,
     Target,
     WrongUse,
-    check_target,
+    check_machine,
     emit,
     op_spec,
     source_of,
@@ -50,7 +50,7 @@ def check(
     from nkismith import verify
 
     contract, source = op_spec(op, spec), source_of(file)
-    check_target(target)
+    check_machine(target, sdk)
     chosen = _cases(contract, cases)
     verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc, cases=chosen)
     if json:
@@ -82,7 +82,7 @@ def profile(
     from nkismith.verify.failure import Failure
 
     contract, source = op_spec(op, spec), source_of(file)
-    check_target(target)
+    check_machine(target, sdk)
     chosen = _case(contract, case)
     try:
         measured = verify.profile(source, contract, chosen, target=target, sdk=sdk, lnc=lnc)
@@ -140,7 +140,7 @@ def accept(
     from nkismith.agent.judge import Verifier
 
     contract, source = op_spec(op, spec), source_of(file)
-    check_target(target)
+    check_machine(target, sdk)
     verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
     path = None
     if verdict.accepted:

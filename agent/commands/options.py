@@ -27,7 +27,6 @@ Op = Annotated[str | None, typer.Option("--op", help="Bundled op that the kernel
 SpecDir = Annotated[
     Path | None, typer.Option("--spec", help="Folder with spec.yaml and reference.py, for your own op.")
 ]
-TARGETS = ("trn2", "trn3")
 
 
 def op_spec(op: str | None, folder: Path | None) -> OpSpec:
@@ -42,10 +41,15 @@ def op_spec(op: str | None, folder: Path | None) -> OpSpec:
     return spec
 
 
-def check_target(target: str) -> str:
+def check_machine(target: str, sdk: str) -> None:
+    """Refuse a target or an SDK that this version does not know."""
+    from nkismith.verify.simulator.hardware import TARGETS
+    from nkismith.verify.simulator.sdk import RELEASES
+
     if target not in TARGETS:
         raise WrongUse(f"Unknown target {target!r}. Targets: {', '.join(TARGETS)}.")
-    return target
+    if sdk not in RELEASES:
+        raise WrongUse(f"Unknown Neuron SDK {sdk!r}. Known: {', '.join(RELEASES)}.")
 
 
 def source_of(path: Path) -> str:

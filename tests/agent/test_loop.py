@@ -17,7 +17,7 @@ def test_a_verified_first_draft_is_accepted_with_evidence(server, run_loop):
     assert outcome.accepted and outcome.ended == "done" and outcome.latency_us == 100
     (source, evidence) = judge.accepted[0]
     assert source == "# ok 100\npass\n"
-    assert evidence["run"] == store.id and evidence["target"] == "trn2" and evidence["verdict"]["accepted"]
+    assert evidence["run"] == store.id and evidence["attempts"] == 1 and evidence["verdict"]["accepted"]
     report = json.loads((store.folder / "report.json").read_text())
     assert report["accepted"] and report["attempts"][0]["of_floor_percent"] == 50.0
 
