@@ -13,20 +13,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nkismith.kernels.spec import Case, OpSpec
+from nkismith.verify import lint as linting
 from nkismith.verify import sandbox
 from nkismith.verify.cases import Trial, fresh_seed, plan
 from nkismith.verify.failure import Failure
-from nkismith.verify.lint import lint
-from nkismith.verify.lint.rule import RULES
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.trace import Trace
-from nkismith.verify.timing import Profile, profile_trace
 from nkismith.verify.trial import check_legality, check_trace, drawn, dynamic, judged, require
 from nkismith.verify.trial import run as execute_trial
 from nkismith.verify.verdict import CaseResult, Stage, Verdict
+
+if TYPE_CHECKING:
+    from nkismith.verify.timing import Profile
 
 Progress = Callable[[Stage, str], None]
 
@@ -93,6 +95,8 @@ def profile(
     source_or_path: str | Path, spec: OpSpec, case: Case, *, target: str = "trn2", sdk: str = "2.33", lnc: int = 1
 ) -> Profile:
     """The modelled time of a draft at one case. Raises Failure if it does not record or is not legal."""
+    from nkismith.verify.timing import profile_trace
+
     run = _Run(Request(read(source_or_path), spec.op, sdk, target, lnc), spec, lambda stage, what: None, 0.0)
     _lint(run)
     bound = spec.bind(case)
@@ -111,20 +115,18 @@ def read(source_or_path: str | Path) -> str:
 def _lint(run: _Run) -> None:
     run.enter(Stage.PARSE)
     request = run.request
-    findings = lint(
+    findings = linting.lint(
         request.source,
         entry=request.entry,
         params=tuple(run.spec.inputs),
         sdk=request.sdk,
         max_literals=run.spec.limits.literals,
     )
-    parse = [f for f in findings if RULES[f.rule].reason is Reason.PARSE]
+    parse = [f for f in findings if linting.reason(f) is Reason.PARSE]
     if not parse:
         run.enter(Stage.LINT)
     for finding in parse or findings:
-        raise Failure(
-            RULES[finding.rule].reason, finding.message, fix=finding.fix, line=finding.line, rule=finding.rule
-        )
+        raise Failure(linting.reason(finding), finding.message, fix=finding.fix, line=finding.line, rule=finding.rule)
 
 
 def _judge(run: _Run, trials: Sequence[Trial], stage: Stage) -> None:
@@ -138,6 +140,8 @@ def _judge(run: _Run, trials: Sequence[Trial], stage: Stage) -> None:
 
 
 def _profile(run: _Run, trials: Sequence[Trial]) -> None:
+    from nkismith.verify.timing import profile_trace
+
     traces = _recorded(run, [t.case for t in trials], Stage.PROFILE)
     for trial in trials:
         run.case = str(trial.case)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nkismith.verify.compare import Comparison
 from nkismith.verify.reasons import Reason
-from nkismith.verify.timing import Profile
+
+if TYPE_CHECKING:
+    from nkismith.verify.timing import Profile
 
 
 class Stage(StrEnum):
