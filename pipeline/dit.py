@@ -12,9 +12,10 @@ this rank's share of every frame (see sharding.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ from nkismith.pipeline.ring import Ring
 from nkismith.pipeline.rope import rope_table
 from nkismith.pipeline.schedule import Pass
 from nkismith.pipeline.sharding import Layout
-from nkismith.pipeline.weights import check_names, read_state_dict
+from nkismith.pipeline.weights import check_names, official_names, read_state_dict
 
 PromptKeys = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values of the prompt for each layer's cross-attention, each [text_len, H, D]."""
@@ -69,7 +70,9 @@ class Call:
         An update pass comes before the passes that read what it writes.
         """
         table = rope_table(config)
-        reads, positions, begin = [], [], 0
+        reads: list[Reads] = []
+        positions: list[int] = []
+        begin = 0
         for a_pass in passes:
             slots = ring.slots(a_pass.past)
             slot = torch.tensor([ring.claim(a_pass.first)], dtype=torch.int32) if a_pass.writes else None
@@ -166,7 +169,7 @@ class Block(nn.Module):
         y = self.self_attn(ops.layer_norm_modulate(x, shift, scale), layer, call)
         x = _add_gated(x, y, gate)
         x = x + self.cross_attn(self.norm3(x), keys, ops)
-        up, down = self.ffn[0], self.ffn[2]
+        up, down = cast(list[nn.Linear], [self.ffn[0], self.ffn[2]])
         y = ops.layer_norm_modulate(x, mlp_shift, mlp_scale)
         y = ops.gelu_mlp(y, up.weight.t(), up.bias, down.weight.t(), down.bias)
         return _add_gated(x, y, mlp_gate)
@@ -216,14 +219,22 @@ class Dit(nn.Module):
                 tensors[name] += 1
         return load_dit(tensors, config)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.head.modulation.dtype
+
+    @property
+    def layers(self) -> Iterable[Block]:
+        return cast(Iterable[Block], self.blocks)
+
     @torch.no_grad()
     def prompt_keys(self, embeds: Tensor, ops: Ops) -> PromptKeys:
         """Project prompt embeddings [text_len, text_dim] for the cross-attention of every layer.
 
         Rows beyond the prompt are zeros and become keys like any other: the model was trained so.
         """
-        context = self.text_embedding(embeds.to(self.text_embedding[0].weight.dtype))
-        return tuple(block.cross_attn.prompt_keys(context, ops) for block in self.blocks)
+        context = self.text_embedding(embeds.to(self.dtype))
+        return tuple(block.cross_attn.prompt_keys(context, ops) for block in self.layers)
 
     @torch.no_grad()
     def time_table(self, timesteps: Sequence[float]) -> TimeTable:
@@ -231,10 +242,10 @@ class Dit(nn.Module):
         half = self.config.freq_dim // 2
         frequency = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.outer(torch.tensor(timesteps, dtype=torch.float64), frequency)
-        sinusoid = torch.cat((angles.cos(), angles.sin()), dim=1).to(self.head.modulation.dtype)
+        sinusoid = torch.cat((angles.cos(), angles.sin()), dim=1).to(self.dtype)
         e = self.time_embedding(sinusoid)
         e6 = self.time_projection(e).unflatten(1, (6, -1))
-        return TimeTable(tuple(block.modulation + e6 for block in self.blocks), self.head.modulation + e.unsqueeze(1))
+        return TimeTable(tuple(block.modulation + e6 for block in self.layers), self.head.modulation + e.unsqueeze(1))
 
     @torch.no_grad()
     def forward(
@@ -261,11 +272,11 @@ class Dit(nn.Module):
         """
         call = Call.of(self.config, passes, ring, ops, layout)
         frames = x.shape[0]
-        patches = layout.own_tokens(_patches(x.to(self.head.modulation.dtype)))
+        patches = layout.own_tokens(_patches(x.to(self.dtype)))
         embedding = self.patch_embedding
         tokens = F.linear(patches, embedding.weight.flatten(1), embedding.bias).flatten(0, 1)
         rows = list(timesteps)
-        for layer, block in enumerate(self.blocks):
+        for layer, block in enumerate(self.layers):
             tokens = block(tokens, layer, time.layers[layer][rows], prompt[layer], call)
         flow = self.head(tokens, time.head[rows], ops).unflatten(0, (frames, -1))
         return self._frames(layout.gather_tokens(flow))
@@ -286,12 +297,13 @@ def parameter_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def load_dit(state_dict_or_path: Mapping[str, Tensor] | str | Path, config: Config) -> Dit:
     """Build the model from official weights: a state dict, or a file `read_state_dict` can read.
 
-    Every name and shape must fit; values are cast to the dtype of the config.
+    Every name and shape must fit, once a checkpoint's wrapper prefixes are removed; values are cast to the dtype
+    of the config.
 
     Raises: WeightsError naming every tensor that is missing, unexpected or misshapen.
     """
     if isinstance(state_dict_or_path, Mapping):
-        state_dict, what = state_dict_or_path, "the given DiT weights"
+        state_dict, what = official_names(state_dict_or_path, "the given weights"), "the given weights"
     else:
         state_dict, what = read_state_dict(state_dict_or_path), str(state_dict_or_path)
     check_names(state_dict, parameter_shapes(config), f"{what} for {config.name}")

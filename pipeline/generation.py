@@ -9,6 +9,7 @@ Nothing is kept of what has been yielded, so a clip may be of any length.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,11 +24,13 @@ from nkismith.pipeline.config import BLOCK_FRAMES, Config
 from nkismith.pipeline.dit import Dit
 from nkismith.pipeline.errors import InputError
 from nkismith.pipeline.events import BlockReady, Done, Event, Failed, FramesReady, StageTimed, WindowStarted
-from nkismith.pipeline.models import VideoDecoder, Weights
+from nkismith.pipeline.models import Weights
 from nkismith.pipeline.noise import Noise, Renoise
 from nkismith.pipeline.ops import Ops
 from nkismith.pipeline.rolling import Rolling
+from nkismith.pipeline.schedule import window_count
 from nkismith.pipeline.sharding import Layout
+from nkismith.pipeline.vae import Vae
 from nkismith.pipeline.vae_sharding import ShardedVae
 
 IMAGE_FRAMES = 1 + 4 * (BLOCK_FRAMES - 1)
@@ -41,7 +44,7 @@ def generate(
     prompt: str | None = None,
     prompt_embeds: Tensor | None = None,
     frames: int | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
     noise: Tensor | None = None,
     renoise: Renoise | None = None,
     backend: str | Mapping[str, str] = "torch",
@@ -62,7 +65,7 @@ def generate(
         prompt, prompt_embeds: one of them; embeddings are [text_len, text_dim], shorter ones are filled with zeros.
         frames: latent frames to generate, a multiple of 3 from 15 on; the video has 4 times as many, less 3 at its
             start. None goes on until cancelled, or as far as `noise` reaches.
-        seed: of all random numbers that are not supplied; see noise.py for their order.
+        seed: of all random numbers that are not supplied, None for 0; see noise.py for their order.
         noise: [frames, channels, height, width], the initial noise.
         renoise: called as renoise(window, block, step, shape) for each block that goes on to a denoising step,
             windows and blocks ascending; gives noise of `shape`, [3, channels, height, width].
@@ -80,28 +83,31 @@ def generate(
     Raises: InputError, WeightsError or KernelMissing at once; what goes wrong later is yielded as `Failed` and
         then raised.
     """
+    layout = layout or Layout()
     models = Weights.of(weights, config)
     _check_config(config, models.dit.config)
     blocks = _blocks(config, frames, noise)
     noise = None if noise is None else _latents(config, noise, "noise")
-    if (prompt is None) == (prompt_embeds is None):
+    wanted = prompt_embeds if prompt is None else prompt
+    if wanted is None or (prompt is not None and prompt_embeds is not None):
         raise InputError("give either prompt or prompt_embeds, and not both")
     if given is not None and first_image is not None:
         raise InputError("give either given latents or a first image, and not both")
     if first_image is not None:
         given = _still(config, models, first_image)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+    seed = 0 if seed is None else seed
+    if type(seed) is not int or not 0 <= seed < 2**63:
         raise InputError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
     return Generation(
         config,
         models if decode else Weights(models.dit, None, models.text),
-        prompt=_prompt(config, models, prompt if prompt is not None else prompt_embeds),
+        prompt=_prompt(config, models, wanted, layout),
         noise=Noise(config, blocks, seed, noise, renoise),
         blocks=blocks,
         ops=Ops(backend, dtype=config.dtype, kernel_root=kernel_root, allow_fallback=allow_fallback),
-        switches={window: _prompt(config, models, value) for window, value in (switches or {}).items()},
+        switches=_switches(config, models, switches or {}, blocks, layout),
         given=None if given is None else _latents(config, given, "given"),
-        layout=layout or Layout(),
+        layout=layout,
     )
 
 
@@ -139,7 +145,7 @@ class Generation(Iterator[Event]):
 
         Raises: InputError as `generate` does.
         """
-        self._next_prompt = _prompt(self._config, self._models, prompt)
+        self._next_prompt = _prompt(self._config, self._models, prompt, self._layout)
 
     def _report_failure(self, events: Iterator[Event]) -> Iterator[Event]:
         window = None
@@ -167,8 +173,10 @@ class Generation(Iterator[Event]):
         video = _Video(self._decoder())
         if self._given is not None:
             rolling.continue_from(self._given)
-            yield from video.decode(self._given, 0)
+            for block in self._given.split(BLOCK_FRAMES):
+                yield from video.decode(block, 0)
         blocks, first_block, cancelled = 0, None, False
+        total = window_count(self._blocks, len(self._config.steps))
         for window in rolling.windows():
             cancelled, prompt = self._commands(window.index)
             if cancelled:
@@ -177,7 +185,7 @@ class Generation(Iterator[Event]):
                 start = time.perf_counter()
                 rolling.switch_prompt(self._embed(prompt))
                 yield StageTimed("switch", window.index, time.perf_counter() - start)
-            yield WindowStarted(window.index, window.blocks, window.phase, self._total)
+            yield WindowStarted(window.index, window.blocks, window.phase, total)
             start = time.perf_counter()
             final = rolling.step(window)
             yield StageTimed("dit", window.index, time.perf_counter() - start)
@@ -189,10 +197,6 @@ class Generation(Iterator[Event]):
         seconds = time.perf_counter() - begin
         yield Done(blocks, video.frames, seconds, first_block, cancelled, ops.backends, ops.fallbacks)
 
-    @property
-    def _total(self) -> int | None:
-        return None if self._blocks is None else self._blocks + len(self._config.steps) - 1
-
     def _commands(self, window: int) -> tuple[bool, str | Tensor | None]:
         """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""
         prompt, self._next_prompt = self._next_prompt, None
@@ -200,7 +204,7 @@ class Generation(Iterator[Event]):
         cancelled, switches = self._layout.agree([self._cancelled.is_set(), changed is not None])
         return cancelled, changed if changed is not None else "" if switches else None
 
-    def _decoder(self) -> VideoDecoder | None:
+    def _decoder(self) -> Vae | ShardedVae | None:
         vae = self._models.vae
         return ShardedVae(vae) if vae and self._layout.ranks > 1 else vae
 
@@ -221,7 +225,7 @@ class Generation(Iterator[Event]):
 class _Video:
     """The decoded stream of one clip; without a decoder, no frames."""
 
-    def __init__(self, vae: VideoDecoder | None) -> None:
+    def __init__(self, vae: Vae | ShardedVae | None) -> None:
         self._vae = vae
         self._state = vae.new_state() if vae else None
         self.frames = 0
@@ -282,10 +286,21 @@ def _latents(config: Config, given: Tensor, name: str) -> Tensor:
     return latents
 
 
-def _prompt(config: Config, models: Weights, prompt: str | Tensor) -> str | Tensor:
+def _switches(
+    config: Config, models: Weights, switches: Mapping[int, str | Tensor], blocks: int | None, layout: Layout
+) -> dict[int, str | Tensor]:
+    """Prompts by window, checked."""
+    total = window_count(blocks, len(config.steps))
+    for window in switches:
+        if type(window) is not int or not 0 <= window < (total or math.inf):
+            raise InputError(f"the prompt cannot switch at window {window!r}; this clip has {total} windows, from 0 on")
+    return {window: _prompt(config, models, prompt, layout) for window, prompt in switches.items()}
+
+
+def _prompt(config: Config, models: Weights, prompt: str | Tensor, layout: Layout) -> str | Tensor:
     """A prompt as it is, or embeddings filled up to [text_len, text_dim]."""
     if isinstance(prompt, str):
-        if models.text is None:
+        if models.text is None and layout.rank == 0:
             raise InputError("a prompt needs the text encoder, which these weights do not hold; give prompt_embeds")
         return prompt
     embeds = torch.as_tensor(prompt)

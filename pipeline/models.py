@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -15,18 +15,7 @@ from nkismith.pipeline.dit import Dit, load_dit
 from nkismith.pipeline.errors import WeightsError
 from nkismith.pipeline.text import TextEncoder, load_text_encoder
 from nkismith.pipeline.vae import Vae, load_vae
-from nkismith.pipeline.vae_layers import VaeState
 from nkismith.pipeline.weights import PUBLISHED_FILES, find_files
-
-
-class VideoDecoder(Protocol):
-    """A `Vae`, or a `ShardedVae`."""
-
-    def new_state(self) -> VaeState: ...
-
-    def decode(self, latents: Tensor, state: VaeState | None = None) -> Tensor: ...
-
-    def encode(self, pixels: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class Weights:
     """The models of a run. Without a VAE it ends at latents, without a text encoder it needs embeddings."""
 
     dit: Dit
-    vae: VideoDecoder | None = None
+    vae: Vae | None = None
     text: Callable[[str], Tensor] | None = None  # a prompt to embeddings [text_len, text_dim]
 
     @classmethod

@@ -175,7 +175,9 @@ class Ops:
 
 def backend_of_each_op(backend: str | Mapping[str, str]) -> dict[str, str]:
     """Spell a choice of backend out for every op; raises InputError as `Ops` does."""
-    chosen = dict.fromkeys(TORCH, backend) if isinstance(backend, str) else dict.fromkeys(TORCH, "torch") | backend
+    chosen = dict.fromkeys(TORCH, backend if isinstance(backend, str) else "torch")
+    if not isinstance(backend, str):
+        chosen.update(backend)
     for op, name in chosen.items():
         if op not in TORCH:
             raise InputError(f"no op named {op!r} in the pipeline. Known: {', '.join(TORCH)}")

@@ -83,10 +83,10 @@ class Rolling:
         if window.levels[0] + 1 < len(self._levels):
             return None
         del self._in_flight[window.first]
-        final = x0[window.first].clone()  # or it would keep the latents of the whole window alive
+        # Copies: a view would keep the latents of the whole window alive, and what is returned is the caller's.
         if update_matters(window, len(self._levels), self._blocks, self._given):
-            self._unwritten = (window.first, final)
-        return final
+            self._unwritten = (window.first, x0[window.first].clone())
+        return x0[window.first].clone()
 
     def _flow(self, window: Window, noisy: Tensor) -> Tensor:
         """The model's flow for a window, in one call with the update pass that is due."""

@@ -60,11 +60,15 @@ class Window:
         return self.blocks[-1] if self.levels[-1] == 0 else None
 
 
+def window_count(blocks: int | None, levels: int) -> int | None:
+    """How many windows a clip of `blocks` new blocks takes; None for one without end."""
+    return None if blocks is None else blocks + levels - 1
+
+
 def windows(blocks: int | None, levels: int, given: int = 0) -> Iterator[Window]:
     """The windows of a clip of `blocks` new blocks after `given` finished ones; None never ends.
 
-    There are blocks + levels - 1 of them. The oldest block of window w is final after it
-    when w >= levels - 1.
+    The oldest block of window w is final after it when w >= levels - 1.
     """
     for index in count():
         first = max(0, index - levels + 1)

@@ -78,8 +78,8 @@ def head_ranks(config: Config, ranks: int) -> int:
     }
     if ranks not in fitting:
         raise InputError(
-            f"{ranks} ranks do not fit {config.name}: its {config.num_heads} heads are split evenly, the queries over at "
-            f"most {max(QUERY_SPLITS)} groups, and the {config.frame_tokens} tokens of a frame over all ranks. "
+            f"{ranks} ranks do not fit {config.name}: its {config.num_heads} heads are split evenly, the queries over "
+            f"at most {max(QUERY_SPLITS)} groups, and the {config.frame_tokens} tokens of a frame over all ranks. "
             f"Possible: {', '.join(map(str, sorted(fitting)))}"
         )
     return fitting[ranks]

@@ -74,11 +74,11 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     if path.stat().st_size == 0:
         raise WeightsError(f"{path} is empty; download the file again")
     if path.name.endswith(INDEX_SUFFIX):
-        return _official_names(_read_shards(path), path)
+        return official_names(_read_shards(path), path)
     if path.suffix == ".safetensors":
-        return _official_names(_read_safetensors(path), path)
+        return official_names(_read_safetensors(path), path)
     if path.suffix in WEIGHT_SUFFIXES:
-        return _official_names(_read_pickled(path), path)
+        return official_names(_read_pickled(path), path)
     raise WeightsError(
         f"{path} is not a weight file by its name; expected one ending in {', '.join((*WEIGHT_SUFFIXES, INDEX_SUFFIX))}"
     )
@@ -141,7 +141,11 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     return {str(name): value.detach() for name, value in content.items()}
 
 
-def _official_names(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+def official_names(tensors: Mapping[str, Tensor], path: Path | str) -> dict[str, Tensor]:
+    """Tensors without the prefixes that wrappers gave their names; path names their source in the message.
+
+    Raises: WeightsError if two tensors would have the same name.
+    """
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         official = name.replace(FSDP_SEGMENT, "").removeprefix(WRAPPER_PREFIX)
