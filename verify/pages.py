@@ -6,7 +6,6 @@ from pathlib import Path
 from nkismith.verify.lint.rule import RULES, Rule
 from nkismith.verify.reasons import EXPLANATIONS, Reason
 
-
 _LINE = 100  # characters of an example's line that are shown
 
 
@@ -16,7 +15,7 @@ def pages() -> dict[str, str]:
     found |= {f"lint/{rule.name}.md": _rule(rule) for rule in RULES.values()}
     found["reasons/README.md"] = _index(
         "Reasons of a verdict",
-        "What the code in a verdict means. A rejected draft carries one; with `illegal`, and with those that lint finds, "
+        "What the code in a verdict means. A rejected draft carries one; with `illegal`, and with those of lint, "
         "comes the name of the rule.",
         {reason.value: EXPLANATIONS[reason].meaning for reason in Reason},
     )

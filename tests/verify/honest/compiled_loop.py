@@ -1,0 +1,23 @@
+# op: scale_add
+# what: one row an iteration of nl.fori_loop, whose body is a closure
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def scale_add(x, y):
+    R, C = x.shape
+    z = nl.ndarray((R, C), dtype=x.dtype, buffer=nl.shared_hbm)
+
+    def body(r):
+        a = nl.ndarray((1, C), dtype=nl.float32, buffer=nl.sbuf)
+        b = nl.ndarray((1, C), dtype=nl.float32, buffer=nl.sbuf)
+        c = nl.ndarray((1, C), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=a, src=x[nl.ds(r, 1), :])
+        nisa.dma_copy(dst=b, src=y[nl.ds(r, 1), :])
+        nisa.scalar_tensor_tensor(dst=c, data=a, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=b)
+        nisa.dma_copy(dst=z[nl.ds(r, 1), :], src=c)
+
+    nl.fori_loop(0, R, body)
+    return z
