@@ -120,7 +120,7 @@ def _lint(run: _Run) -> None:
         entry=request.entry,
         params=tuple(run.spec.inputs),
         sdk=request.sdk,
-        max_literals=run.spec.limits.literals,
+        max_literals=run.spec.limits.constants,
     )
     parse = [f for f in findings if linting.reason(f) is Reason.PARSE]
     if not parse:
