@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nkismith.agent import graph, memory
+from nkismith.agent import memory
 from nkismith.agent.judge import Verifier
 from nkismith.agent.ledger import Ledger
 from nkismith.agent.live import View
@@ -85,6 +85,8 @@ def model(plan: Plan, folder: Path) -> ChatModel:
 
 def watch(run: Run, console: Console) -> Outcome:
     """Walk the graph with a person watching; Ctrl-C ends with a report."""
+    from nkismith.agent import graph  # LangGraph takes a second to import, and prompts need none of it
+
     with View(run.store, run.plan, console) as view:
         run.watcher = view
         return execute(run, graph.invoke)

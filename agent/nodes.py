@@ -1,49 +1,33 @@
 """The steps of the loop. Each takes the state and the run, does one thing, and returns what it adds.
 
-A draft's failure is a value in its attempt; a cap, a waiting hand-off or a silent model ends the
-generation and is said in `ended`; a failure of ours raises.
+A draft's failure is a value in its attempt; a cap, a waiting hand-off or a silent model is said in
+`ended`; a failure of ours raises.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from langgraph.runtime import Runtime
 
 from nkismith.agent import diagnosis, memory
-from nkismith.agent.ledger import BudgetSpent
-from nkismith.agent.providers import ProviderError, Request, Unavailable, Waiting
-from nkismith.agent.replies import BadReply, extract
+from nkismith.agent.asking import Ask, ask_all, row_of
 from nkismith.agent.run import Plan, Run, to_json
-from nkismith.agent.state import Attempt, Ended, Kind, State, faster, verified
+from nkismith.agent.state import Attempt, State, faster, verified
 from nkismith.prompts import kinds, render
 from nkismith.prompts.contract import production
 from nkismith.prompts.render import Prompt
-from nkismith.results.store import Row, content_hash
-
-
-@dataclass(frozen=True)
-class Ask:
-    """One lane's next question. The prompt is only made if the store does not hold it yet."""
-
-    sample: int
-    attempt: int
-    kind: Kind
-    parent: int | None
-    round: int
-    prompt: Callable[[], Prompt]
+from nkismith.results.store import content_hash
 
 
 def draft(state: State, runtime: Runtime[Run]) -> State:
     """Ask for a first draft in every lane."""
     run = runtime.context
     prompt = first_prompt(run)
-    return _ask_all(run, [Ask(lane, 1, "draft", None, 0, lambda: prompt) for lane in range(run.plan.beam)])
+    return ask_all(run, [Ask(lane, 1, "draft", None, 0, lambda: prompt) for lane in range(run.plan.beam)])
 
 
 def check(state: State, runtime: Runtime[Run]) -> State:
@@ -63,7 +47,7 @@ def check(state: State, runtime: Runtime[Run]) -> State:
             attempt.id, stage=str(verdict.stage), reason=str(verdict.reason or ""), accepted=int(verdict.accepted),
             verdict=to_json(verdict), **times,
         )  # fmt: skip
-        checked[attempt.id] = Attempt.of(_row(run, attempt))
+        checked[attempt.id] = Attempt.of(row_of(run, attempt))
         run.watcher.update()
     return {"attempts": checked}
 
@@ -72,7 +56,7 @@ def revise(state: State, runtime: Runtime[Run]) -> State:
     """Hand every refused draft back with its verdict."""
     run = runtime.context
     lanes = revisable([state["attempts"][attempt] for attempt in state["lanes"]], run)
-    return _ask_all(
+    return ask_all(
         run,
         [
             Ask(old.sample, old.attempt + 1, "revise", old.id, old.round, lambda old=old: revision_prompt(run, old))  # type: ignore[misc]
@@ -91,9 +75,9 @@ def profile(state: State, runtime: Runtime[Run]) -> State:
             measured = run.judge.profile(
                 source, run.spec, production(run.spec), target=run.plan.target, lnc=run.plan.lnc
             )
-            kept = {**json.loads(_row(run, attempt)["verdict"]), "profile": json.loads(to_json(measured))}
+            kept = {**json.loads(row_of(run, attempt)["verdict"]), "profile": json.loads(to_json(measured))}
             run.store.update_attempt(attempt.id, verdict=json.dumps(kept), **_times(measured))
-            timed[attempt.id] = Attempt.of(_row(run, attempt))
+            timed[attempt.id] = Attempt.of(row_of(run, attempt))
     attempts = state["attempts"] | timed
     ranked = verified({**state, "attempts": attempts})
     best, stale = state["best"], state["stale"]
@@ -118,7 +102,7 @@ def optimise(state: State, runtime: Runtime[Run]) -> State:
         asks.append(
             Ask(lane, last + 1, "optimise", parent.id, number, lambda p=parent: optimisation_prompt(run, state, p))  # type: ignore[misc]
         )
-    return {"round": number, **_ask_all(run, asks)}  # type: ignore[typeddict-item]
+    return {"round": number, **ask_all(run, asks)}  # type: ignore[typeddict-item]
 
 
 def accept(state: State, runtime: Runtime[Run]) -> State:
@@ -187,7 +171,7 @@ def first_prompt(run: Run) -> Prompt:
 
 
 def revision_prompt(run: Run, old: Attempt) -> Prompt:
-    row = _row(run, old)
+    row = row_of(run, old)
     source = run.store.text(row["source"]) if row["source"] else ""
     return render.revision(
         Prompt.from_json(run.store.text(row["prompt"])),
@@ -198,7 +182,7 @@ def revision_prompt(run: Run, old: Attempt) -> Prompt:
 
 
 def optimisation_prompt(run: Run, state: State, parent: Attempt) -> Prompt:
-    row = _row(run, parent)
+    row = row_of(run, parent)
     source = run.store.text(row["source"])
     measure = diagnosis.measure(row["verdict"], source, str(production(run.spec)))
     lessons = (
@@ -214,93 +198,13 @@ def optimisation_prompt(run: Run, state: State, parent: Attempt) -> Prompt:
     )
 
 
-# -- asking -----------------------------------------------------------------------------------------------
-
-
-def _ask_all(run: Run, asks: Sequence[Ask]) -> State:
-    """The lanes' replies as attempts, asked side by side. Whatever kept a lane from its reply is in `ended`."""
-    results: list[Attempt | BaseException | None] = [None] * len(asks)
-
-    def work(place: int) -> None:
-        try:
-            results[place] = _ask(run, asks[place])
-        except Exception as error:
-            results[place] = error
-
-    if len(asks) == 1:
-        work(0)
-    else:
-        # Daemon threads: on Ctrl-C nobody waits minutes for replies that are already charged.
-        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(asks))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    update: State = {"attempts": {}, "lanes": ()}
-    for result in results:
-        if isinstance(result, Attempt):
-            update["attempts"][result.id] = result
-            update["lanes"] = (*update["lanes"], result.id)
-        elif result is not None:
-            ended = _ended(result)
-            if update.get("ended") != "waiting":
-                update |= {"ended": ended, "message": str(result)}
-    run.watcher.update()
-    return update
-
-
-def _ask(run: Run, ask: Ask) -> Attempt:
-    store = run.store
-    row = store.attempt(ask.sample, ask.attempt)
-    if row is None:
-        prompt = ask.prompt()
-        row = store.add_attempt(
-            sample=ask.sample, attempt=ask.attempt, kind=ask.kind, parent=ask.parent, round=ask.round,
-            prompt=store.put(prompt.to_json()), prompt_tokens=prompt.tokens,
-        )  # fmt: skip
-    if not row.get("reply"):
-        prompt = Prompt.from_json(store.text(row["prompt"]))
-        request = Request(run.plan.op, ask.sample, ask.attempt, prompt)
-        answer = run.ledger.ask(request, lambda text: run.watcher.note(ask.sample, text))
-        found = extract(store.text(answer.reply), answer.stop_reason)
-        fields: dict[str, Any] = {"call": answer.call, "reply": answer.reply}
-        if isinstance(found, BadReply):
-            fields |= {
-                "stage": "reply", "reason": found.reason, "accepted": 0,
-                "verdict": json.dumps({"stage": "reply", **asdict(found)}),
-            }  # fmt: skip
-        else:
-            fields |= {"source": store.put(found.source), "change": found.change}
-        store.update_attempt(row["id"], **fields)
-    return Attempt.of(_row(run, ask))
-
-
-def _ended(error: BaseException) -> Ended:
-    match error:
-        case BudgetSpent():
-            return error.cap  # type: ignore[return-value]
-        case Waiting():
-            return "waiting"
-        case Unavailable():
-            return "unavailable"
-        case ProviderError():
-            return "provider"
-    raise error
-
-
-def _row(run: Run, of: Attempt | Ask) -> Row:
-    row = run.store.attempt(of.sample, of.attempt)
-    assert row is not None, f"sample {of.sample}, attempt {of.attempt} of run {run.store.id} is not in the store"
-    return row
-
-
 def _times(profile: Any) -> dict[str, float]:
     return {name: float(getattr(profile, name)) for name in ("latency_us", "low_us", "high_us", "floor_us")}
 
 
 def evidence(run: Run, attempt: Attempt) -> dict[str, Any]:
     """What stands behind an accepted kernel: who wrote it, how it was verified, what it is expected to cost."""
-    row = _row(run, attempt)
+    row = row_of(run, attempt)
     verdict = json.loads(row["verdict"])
     spent = run.store.spent()
     return {

@@ -64,14 +64,19 @@ _CARDS: dict[str, tuple[str, ...]] = {
     "control": ("scalar_load", "iota", "tensor_copy_predicated", "range_select"),
     "trn3": ("activate2", "exponential"),
 }  # fmt: skip
+# Worked examples and the tags they are for, the most particular first.
 _EXAMPLES: tuple[tuple[str, frozenset[str]], ...] = (
     ("matmul_tiled", frozenset({"matmul", "conv"})),
-    ("runtime_slots", frozenset({"control", "gather"})),
-    ("row_softmax", frozenset({"reduction", "norm", "exp", "select", "scan"})),
-    ("transpose_tiled", frozenset({"transpose", "scan", "conv"})),
-    ("scale_shift", frozenset()),
+    ("runtime_slots", frozenset({"control"})),
+    ("running_sum", frozenset({"scan"})),
+    ("row_argmax", frozenset({"select"})),
+    ("lower_rows", frozenset({"mask"})),
+    ("row_norm", frozenset({"norm_stats"})),
+    ("row_softmax", frozenset({"exp", "norm", "reduction", "select"})),
+    ("transpose_tiled", frozenset({"transpose", "scan", "conv", "gather"})),
+    ("column_sum", frozenset({"reduction", "norm", "gather"})),
 )
-EXAMPLES_SHOWN = 3
+EXAMPLES_SHOWN = 4
 
 
 def tags(spec: OpSpec) -> frozenset[str]:
