@@ -60,7 +60,7 @@ def lint(source: str, op: str, sdk: str = "2.33") -> list[dict[str, Any]]:
     from nkismith.verify.lint import lint as find
 
     spec = specs.load(op)
-    found = find(source, entry=spec.op, params=tuple(spec.inputs), sdk=sdk, max_literals=spec.limits.literals)
+    found = find(source, entry=spec.op, params=tuple(spec.inputs), sdk=sdk, max_literals=spec.limits.constants)
     return [plain(finding) for finding in found]
 
 

@@ -79,7 +79,7 @@ def _dtype(declared: str | tuple[str, ...]) -> str:
 def _input(name: str, tensor: Input, spec: OpSpec) -> Tensor:
     notes = []
     if name in spec.in_place:
-        notes.append("updated in place")
+        notes.append(f"updated in place, judged {_judged(tensor.match)}")
     if name in spec.control:
         notes.append("run-time value, not known while the kernel is built: " + "; ".join(spec.control[name]))
     if isinstance(tensor.values, Values) and tensor.values.kind != "normal":
@@ -91,18 +91,21 @@ def _input(name: str, tensor: Input, spec: OpSpec) -> Tensor:
 
 
 def _output(name: str, tensor: Output, spec: OpSpec) -> Tensor:
-    match tensor.match:
+    return Tensor(name, _shape(tensor.shape), _dtype(tensor.dtype), _judged(tensor.match))
+
+
+def _judged(match: object) -> str:
+    """How an output, or an updated input, is compared with the reference."""
+    match match:
         case Ulp(ulp=ulp):
-            note = f"within {ulp} ulp of the reference"
+            return f"within {ulp} ulp of the reference"
         case ValidChoice(valid_choice=source):
-            note = f"an index into {source}; any that picks an equal value is right"
+            return f"an index into {source}; any that picks an equal value is right"
         case "exact":
-            note = "bit-equal to the reference"
+            return "bit-equal to the reference"
         case "valid_choice":
-            note = "an index; any that picks an equal value is right"
-        case _:
-            note = "close to the reference (tolerance from dtype and reduction length)"
-    return Tensor(name, _shape(tensor.shape), _dtype(tensor.dtype), note)
+            return "an index; any that picks an equal value is right"
+    return "close to the reference (tolerance from dtype and reduction length)"
 
 
 def _cases(spec: OpSpec) -> Iterable[ShownCase]:

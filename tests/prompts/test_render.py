@@ -20,7 +20,7 @@ inputs:
   ring:  {shape: [M, "2*C"], dtype: [bfloat16, float32]}
   bias:  {shape: ["N//2", "2*C"], dtype: float32, values: {kind: uniform, low: -1, high: 1}}
   ids:   {shape: [N], dtype: int32}
-  count: {shape: [1], dtype: int32, values: "0 <= count < M"}
+  count: {shape: [1], dtype: int32, values: "0 <= count < M", match: exact}
 outputs:
   y: {shape: [N, "2*C"], dtype: ring.dtype, match: {ulp: 1}}
 in_place: [count]
@@ -66,7 +66,7 @@ def test_expressions_run_time_scalars_and_in_place_inputs_are_stated(awkward):
         "| `ring` | [M, 2*C] | bfloat16 or float32 |",
         "uniform in [-1.0, 1.0]",
         "run-time value, not known while the kernel is built: 0 <= ids < M",
-        "updated in place; 0 <= count < M",
+        "updated in place, judged bit-equal to the reference; 0 <= count < M",
         "within 1 ulp",
         "- C: 1..640, a multiple of 4",
         "- N <= M",
