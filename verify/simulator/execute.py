@@ -1,8 +1,10 @@
-"""Run a trace on arrays: the cores' programs side by side on shared memory."""
+"""Run a trace on arrays: the cores' programs side by side on shared memory, buffers dropped after their last use."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,8 @@ from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.hardware import target
 from nkismith.verify.simulator.machine import STEP_BUDGET, Machine
 from nkismith.verify.simulator.memory import Memory
-from nkismith.verify.simulator.trace import Trace
+from nkismith.verify.simulator.rearrange import dense_strides
+from nkismith.verify.simulator.trace import Buffer, Instr, Node, Operand, Ordered, Program, Trace, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Execution:
     inputs: tuple[np.ndarray, ...]
     unwritten: tuple[np.ndarray | None, ...]  # a mask for each output, None when all of it was written
     warnings: tuple[tuple[int, str], ...]
+    poisoned: tuple[np.ndarray | None, ...] = ()  # for each input: where unwritten data was written into it
 
 
 def load_inputs(trace: Trace, memory: Memory, arrays: list[np.ndarray]) -> None:
@@ -40,24 +44,80 @@ def load_inputs(trace: Trace, memory: Memory, arrays: list[np.ndarray]) -> None:
             memory.load(buffer, np.frombuffer(buffer.data, STORAGE[buffer.dtype]).reshape(buffer.shape))
 
 
-def execute(trace: Trace, arrays: list[np.ndarray], *, seed: int = 0, steps: int = STEP_BUDGET) -> Execution:
-    """Execute a legal trace on arrays given in the order of its inputs. Raises LegalityError for dynamic rules."""
-    memory = Memory()
+def execute(
+    trace: Trace,
+    arrays: list[np.ndarray],
+    *,
+    seed: int = 0,
+    steps: int = STEP_BUDGET,
+    precise: bool = True,
+    make: Callable[..., Machine] = Machine,
+    console: Callable[[str], None] | None = None,
+) -> Execution:
+    """Execute a legal trace on arrays given in the order of its inputs. Raises LegalityError for dynamic rules.
+
+    `precise=False` is the high-precision mode of `Memory`; `console` takes what nl.device_print says.
+    """
+    memory = Memory(precise)
     load_inputs(trace, memory, arrays)
-    machines = [
-        Machine(
+    machines = []
+    for program in trace.programs:
+        machine = make(
             trace.buffers, memory, target(trace.target),
-            core=p.core, lnc=trace.lnc, files=trace.files, seed=seed + p.core, steps=steps,
-        )
-        for p in trace.programs
-    ]  # fmt: skip
-    together(machines, [m.steps(p.body) for m, p in zip(machines, trace.programs, strict=True)])
+            core=program.core, lnc=trace.lnc, files=trace.files, seed=seed + program.core, steps=steps,
+        )  # fmt: skip
+        machine.console = console
+        machines.append(machine)
+    keep = make is not Machine  # a comparison looks at the tiles afterwards
+    together(machines, [_steps(m, p, trace, keep) for m, p in zip(machines, trace.programs, strict=True)])
     return collect(trace, memory, machines)
 
 
-def together(machines: list[Machine], cores: list) -> None:
+def _steps(machine: Machine, program: Program, trace: Trace, keep: bool) -> Iterator[object]:
+    """The steps of one program. A buffer of this core goes after the last top-level node that uses it."""
+    nodes = list(_top(program.body))
+    dying: dict[int, list[int]] = {} if keep else _last_uses(nodes, trace, program.core)
+    for at, node in enumerate(nodes):
+        if isinstance(node, Instr):
+            waiting = machine.execute(node)
+            while waiting is not None:
+                yield waiting
+                waiting = machine.execute(node)
+        else:
+            yield from machine.steps([node])
+        for buffer in dying.get(at, ()):
+            machine.memory.free(buffer)
+            machine.matmul_written.pop(buffer, None)
+
+
+def _top(body: list[Node]) -> Iterator[Node]:
+    for node in body:
+        if isinstance(node, Ordered):
+            yield from _top(node.body)
+        else:
+            yield node
+
+
+def _last_uses(nodes: list[Node], trace: Trace, core: int) -> dict[int, list[int]]:
+    """Buffers by the index of the node after which nothing needs them."""
+    last: dict[int, int] = {}
+    for at, node in enumerate(nodes):
+        for instr in walk([node]):
+            for operand in instr.operands.values():
+                last[operand.buffer] = at
+                if operand.dynamic is not None and operand.dynamic.index is not None:
+                    last[operand.dynamic.index.buffer] = at
+    dying: dict[int, list[int]] = {}
+    for id_, at in last.items():
+        buffer = trace.buffers[id_]
+        if buffer.kind == "internal" and buffer.core == core:
+            dying.setdefault(at, []).append(id_)
+    return dying
+
+
+def together(machines: list[Machine], cores: list[Iterator[object]]) -> None:
     """Run the cores' step generators in turn until all end; a round in which all wait is a deadlock."""
-    post: dict = {}
+    post: dict[Any, Any] = {}
     for machine in machines:
         machine.post = post
     alive = dict(enumerate(cores))
@@ -70,6 +130,9 @@ def together(machines: list[Machine], cores: list) -> None:
                 del alive[index]
         if len(waits) == len(alive) and alive and len(post.get("log", ())) == before:
             what = "; ".join(f"core {i} waits for {w}" for i, w in waits.items())
+            ended = [i for i in range(len(cores)) if i not in alive]
+            if ended:
+                what += f"; core {ended[0]} has ended"
             raise LegalityError("deadlock", what, "both cores must execute the same cross-core instructions")
 
 
@@ -79,8 +142,15 @@ def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:
     for operand in trace.outputs:
         if not memory.holds(operand.buffer):
             memory.allocate(trace.buffers[operand.buffer])
-        outputs.append(memory.view(operand).copy())
         unwritten.append(memory.taint(operand))
+        outputs.append(memory.view(operand).copy())
     inputs = tuple(memory.whole(trace.buffers[i]).copy() for i in trace.inputs)
+    poisoned = tuple(memory.taint(whole(trace.buffers[i])) for i in trace.inputs)
     warnings = (*trace.warnings, *(w for m in machines for w in m.warnings))
-    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings)
+    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned)
+
+
+def whole(buffer: Buffer) -> Operand:
+    """The operand that covers an HBM buffer."""
+    strides = dense_strides(buffer.shape)
+    return Operand(buffer.id, buffer.dtype, 0, 0, 0, tuple(zip(strides, buffer.shape, strict=True)))

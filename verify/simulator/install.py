@@ -1,30 +1,39 @@
-"""Make `import nki` resolve to this simulator."""
+"""Make `import nki` resolve to this simulator: the modules, and the names that the chosen SDK has."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
-import typing
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from nkismith.verify.simulator import enums
+from nkismith.verify.simulator import collectives, config, enums
+from nkismith.verify.simulator import sdk as releases
 from nkismith.verify.simulator.dtypes import DTYPES, DType
 from nkismith.verify.simulator.errors import NkiValidationError, UnsupportedInstruction
 from nkismith.verify.simulator.hardware import target
 from nkismith.verify.simulator.instructions import TABLE
-from nkismith.verify.simulator.kernel import jit
-from nkismith.verify.simulator.language import create, flow, maths, move
-from nkismith.verify.simulator.language.constants import TILE_SIZE
+from nkismith.verify.simulator.kernel import Kernel, jit
+from nkismith.verify.simulator.language import surface
 from nkismith.verify.simulator.language.objects import NKIObject
-from nkismith.verify.simulator.recorder import NkiInstruction, current
-from nkismith.verify.simulator.scalar_calls import scalar_load, scalar_store
+from nkismith.verify.simulator.recorder import NkiInstruction, active
+from nkismith.verify.simulator.scalar_calls import (
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    scalar_load,
+    scalar_store,
+)
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
-from nkismith.verify.simulator.simulate import simulate
-from nkismith.verify.simulator.tensor import NkiTensor
+from nkismith.verify.simulator.simulate import simulate, simulate_kernel
+from nkismith.verify.simulator.tensor import NkiTensor, refuse
 
 
-class Setting(typing.NamedTuple):
+class Setting(NamedTuple):
     """What `install` chose: the SDK whose API is offered, the target, and the cores of a launch."""
 
     sdk: str
@@ -32,7 +41,8 @@ class Setting(typing.NamedTuple):
     lnc: int
 
 
-_setting = Setting("2.33", "trn2", 1)
+_setting = Setting(releases.NEWEST, "trn2", 1)
+_displaced: dict[str, ModuleType] = {}
 
 
 def setting() -> Setting:
@@ -46,23 +56,30 @@ def choose(sdk: str, name: str | None, lnc: int | None) -> Setting:
     cores = lnc or int(os.environ.get("NEURON_LOGICAL_NC_CONFIG") or 1)
     if cores not in (1, 2):
         raise ValueError(f"lnc={cores}: a logical core groups 1 or 2 cores")
-    return Setting(sdk, target(chosen).name, cores)
+    return Setting(releases.check_sdk(sdk), target(chosen).name, cores)
 
 
-def install(sdk: str = "2.33", target: str | None = None, lnc: int | None = None) -> None:
+def install(sdk: str = releases.NEWEST, target: str | None = None, lnc: int | None = None) -> None:
     """Put `nki` and its submodules into sys.modules.
 
     Raises ValueError for an unknown target, SDK or LNC degree.
     """
     global _setting
     _setting = choose(sdk, target, lnc)
-    sys.modules.update(modules())
+    found = modules(_setting.sdk)
+    for name in [n for n in sys.modules if n.split(".")[0] == "nki"]:
+        if not isinstance(sys.modules[name], _Module):
+            _displaced[name] = sys.modules[name]
+        del sys.modules[name]
+    sys.modules.update(found)
 
 
 def uninstall() -> None:
-    """Remove what `install` put into sys.modules."""
+    """Remove what `install` put into sys.modules, and put back what it found there."""
     for name in [n for n, m in sys.modules.items() if n.split(".")[0] == "nki" and isinstance(m, _Module)]:
         del sys.modules[name]
+    sys.modules.update(_displaced)
+    _displaced.clear()
 
 
 class _Module(ModuleType):
@@ -71,30 +88,62 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UnsupportedInstruction(f"{self.__name__}.{name}")
+        full = f"{self.__name__}.{name}"
+        raise UnsupportedInstruction(full, why=str(releases.absent(full, _setting.sdk) or ""))
 
 
-def modules() -> dict[str, ModuleType]:
-    """The simulated package, module by module."""
-    isa = _module("nki.isa", isa_names())
-    language = _module("nki.language", language_names())
-    constants = _module(
-        "nki.isa.constants", {n: getattr(enums, n) for n in ("oob_mode", "dge_mode", "matmul_perf_mode", "engine")}
-    )
-    kinds = _module("nki.typing", {"tensor": _Annotation()})
-    dtype = _module("nki.dtype", dict(DTYPES))
-    isa.constants = constants  # type: ignore[attr-defined]
-    root = _module(
-        "nki",
-        {
-            "jit": jit, "simulate": simulate, "isa": isa, "language": language, "typing": kinds, "dtype": dtype,
-            "NKIObject": NKIObject, "__version__": "0.7.0",
+def modules(sdk: str = releases.NEWEST) -> dict[str, ModuleType]:
+    """The simulated package, module by module, as `sdk` has it."""
+    constants = {e.__name__: e for e in enums.ENUMS if e is not enums.MemoryRegion}
+    contents: dict[str, dict[str, Any]] = {
+        "nki": {"jit": jit, "simulate": simulate, "NKIObject": NKIObject, "Kernel": Kernel},
+        "nki.isa": isa_names(),
+        "nki.isa.constants": constants,
+        "nki.language": surface.names(),
+        "nki.typing": {"tensor": _Annotation(), "NkiTensor": NkiTensor},
+        "nki.dtype": dict(DTYPES),
+        "nki.compiler": {
+            "CompileConfig": config.CompileConfig,
+            "SpecializationConfig": config.SpecializationConfig,
+            "AddressRotation": config.AddressRotation,
         },
-    )  # fmt: skip
-    root.__path__ = []  # a package
-    isa.__path__ = []
-    found = (root, isa, language, constants, kinds, dtype)
-    return {m.__name__: m for m in found}
+        "nki.collectives": collectives.names(),
+        "nki.simulator": {"simulate_kernel": simulate_kernel},
+    }
+    found: dict[str, ModuleType] = {}
+    for name, names in contents.items():
+        if releases.absent(name, sdk):
+            continue
+        module = found[name] = _Module(name, f"Simulated {name} of SDK {sdk}.")
+        module.__path__ = []  # type: ignore[attr-defined]  # a package: submodules may be imported
+        for key, value in names.items():
+            if releases.absent(f"{name}.{key}", sdk) is None:
+                setattr(module, key, _without_later(f"{name}.{key}", value, sdk))
+    for name in found:
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(found[parent], child, found[name])
+    found["nki"].__version__ = releases.RELEASES[sdk]  # type: ignore[attr-defined]
+    return found
+
+
+def _without_later(name: str, value: Any, sdk: str) -> Any:
+    """A function that refuses the parameters which came after `sdk`."""
+    later = releases.later_parameters(name, sdk)
+    if not later:
+        return value
+    signature = inspect.signature(value)
+
+    @functools.wraps(value)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for parameter in later.keys() & signature.bind_partial(*args, **kwargs).arguments.keys():
+            raise refuse(
+                "later_parameter", f"{name} has no parameter {parameter} in SDK {sdk}",
+                f"it came with {later[parameter]}; leave it out",
+            )  # fmt: skip
+        return value(*args, **kwargs)
+
+    return call
 
 
 class _Annotation:
@@ -104,50 +153,26 @@ class _Annotation:
         return NkiTensor
 
 
-def _module(name: str, names: dict[str, Any]) -> ModuleType:
-    module = _Module(name, f"Simulated {name}.")
-    module.__dict__.update(names)
-    return module
-
-
 def isa_names() -> dict[str, Any]:
     """Everything `nki.isa` offers."""
     found: dict[str, Any] = {n: d.call for n, d in TABLE.items() if d.public}
     found.update({e.__name__: e for e in enums.ENUMS if e is not enums.MemoryRegion})
     found.update({f"{e.name}_engine": e for e in enums.engine})
-    found.update(
-        scalar_load=scalar_load,
-        scalar_store=scalar_store,
-        NkiScalar=NkiScalar,
-        VirtualRegister=VirtualRegister,
-        NkiInstruction=NkiInstruction,
-        NkiValidationError=NkiValidationError,
-        get_nc_version=lambda: enums.nc_version(current().target.generation),
-        get_nc_sub_version=lambda: 0,
-    )
+    calls: list[Callable[..., Any] | type] = [
+        scalar_load, scalar_store, register_alloc, register_load, register_move, register_store, NkiScalar,
+        VirtualRegister, NkiInstruction, NkiValidationError, get_nc_version, get_nc_sub_version,
+    ]  # fmt: skip
+    found.update({c.__name__: c for c in calls})
+    found["DType"] = DType
     return found
 
 
-def language_names() -> dict[str, Any]:
-    """Everything `nki.language` offers."""
-    found: dict[str, Any] = {**DTYPES, "bool": DTYPES["bool_"], **maths.OPERATORS}
-    for part in (create, flow, move):
-        found.update({n: f for n, f in vars(part).items() if callable(f) and f.__module__ == part.__name__})
-    found.update({r.name: r for r in enums.MemoryRegion})
-    found.update(
-        hbm=enums.MemoryRegion.private_hbm,
-        MemoryRegion=enums.MemoryRegion,
-        tile_size=TILE_SIZE,
-        NkiTensor=NkiTensor,
-        NKIObject=NKIObject,
-        DType=DType,
-        range=range,
-        affine_range=flow.static_range,
-        sequential_range=flow.static_range,
-        copy=maths.OPERATORS["copy"],
-        is_hbm=lambda b: b.space == "hbm",
-        is_sbuf=lambda b: b.space == "sbuf",
-        is_psum=lambda b: b.space == "psum",
-        is_on_chip=lambda b: b.space != "hbm",
-    )
-    return found
+def get_nc_version() -> enums.nc_version:
+    """The NeuronCore generation the kernel is built for."""
+    recorder = active()
+    return enums.nc_version(recorder.target.generation if recorder else target(_setting.target).generation)
+
+
+def get_nc_sub_version() -> int:
+    """The silicon revision within the generation: the first."""
+    return 0

@@ -1,15 +1,18 @@
 """nki.jit and recording: a kernel run once as Python over tensor descriptions gives its trace.
 
-Source: nki.jit, nki-compiler (NKI 0.7): specialisation by tracing, nested kernels inlined, launch as kernel[lnc].
+Source: nki.jit, nki-compiler, how-to-scheduling-apis (NKI 0.7): specialisation by tracing, nested kernels inlined under
+the outer configuration, launch as kernel[lnc].
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from nkismith.verify.simulator.arguments import replaced
+from nkismith.verify.simulator.config import CompileConfig, SpecializationConfig
 from nkismith.verify.simulator.enums import MemoryRegion
 from nkismith.verify.simulator.errors import SimulatorError
 from nkismith.verify.simulator.recorder import Observer, Recorder, active, finish, recording
@@ -27,31 +30,79 @@ class TensorType(NamedTuple):
 class Kernel:
     """A function under @nki.jit."""
 
-    def __init__(self, function: Callable[..., Any], lnc: int | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        lnc: int | None = None,
+        schedule: tuple[tuple[str, str], ...] = (),
+        compile_config: CompileConfig | None = None,
+        specialization_config: SpecializationConfig | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.function, self.lnc = function, lnc
+        self.function, self.lnc, self.schedule = function, lnc, schedule
+        self.compile_config, self.specialization_config = compile_config, specialization_config
+
+    def _with(self, lnc: int | None, schedule: tuple[tuple[str, str], ...]) -> Kernel:
+        return Kernel(self.function, lnc, schedule, self.compile_config, self.specialization_config)
 
     def __getitem__(self, lnc: Any) -> Kernel:
         if isinstance(lnc, tuple) and len(lnc) == 1:
             lnc = lnc[0]
         if lnc not in (1, 2):
             raise refuse("launch", f"kernel[{lnc!r}]", "launch with kernel[1] or kernel[2]")
-        return Kernel(self.function, lnc)
+        return self._with(int(lnc), self.schedule)
+
+    def with_schedule(self, edges: Iterable[tuple[str, Any]]) -> Kernel:
+        """The kernel with dependencies between named instructions: (consumer, producer or list of producers)."""
+        pairs = []
+        for consumer, producers in edges:
+            for producer in (producers,) if isinstance(producers, str) else producers:
+                pairs.append((consumer, producer))
+        return self._with(self.lnc, (*self.schedule, *pairs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if active() is not None:  # inlined into the kernel being built
-            return self.function(*args, **kwargs)
+        outer = active()
+        if outer is not None:
+            self._check_nested(outer)
+            return self.function(*args, **kwargs)  # inlined into the kernel being built
         from nkismith.verify.simulator.simulate import call_on_host
 
         return call_on_host(self, args, kwargs)
 
+    def _check_nested(self, outer: Recorder) -> None:
+        configured = outer.kernel
+        if self.compile_config is None or not isinstance(configured, Kernel):
+            return
+        if self.compile_config == (configured.compile_config or CompileConfig()):
+            return
+        special = configured.specialization_config
+        what = f"nested kernel {self.function.__name__} has another compile_config than the kernel that calls it"
+        if special is None or not special.allow_nested_config_override:
+            raise refuse("nested_config", what, "give both the same, or set allow_nested_config_override on the outer")
+        outer.warn(f"{what}; the outer one holds")
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Mark a kernel. `compile_config` and `specialization_config` are accepted; others are unknown keywords."""
-    unknown = set(options) - {"compile_config", "specialization_config"}
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
+    **options: Any,
+) -> Any:
+    """Mark a kernel. `mode` of old kernels is ignored, as since 0.4; other options are unknown keywords."""
+    if "platform_target" in options:
+        raise TypeError("nki.jit(platform_target=...) is gone since 0.3: set NEURON_PLATFORM_TARGET_OVERRIDE")
+    unknown = sorted(set(options) - {"mode"})
     if unknown:
-        raise TypeError(f"nki.jit got unknown options {', '.join(sorted(unknown))}")
-    return (lambda f: jit(f)) if function is None else Kernel(unwrap(function))
+        raise TypeError(f"nki.jit got unknown options {', '.join(unknown)}")
+    for value, kind in ((compile_config, CompileConfig), (specialization_config, SpecializationConfig)):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"nki.jit takes a nki.compiler.{kind.__name__}, not {type(value).__name__}")
+
+    def mark(function: Callable[..., Any]) -> Kernel:
+        return Kernel(unwrap(function), compile_config=compile_config, specialization_config=specialization_config)
+
+    return mark if fn is None else mark(fn)
 
 
 def unwrap(function: Any) -> Callable[..., Any]:
@@ -71,57 +122,72 @@ def record(
 ) -> tuple[Trace, Any]:
     """Record a kernel over arguments in which tensors are TensorType.
 
-    Returns the trace and the returned structure with None for each tensor. Raises LegalityError, with the kernel
-    line, for what the API refuses while building; whole-program legality is `legality.check`.
+    Returns the trace and the returned structure (of the first core, with NkiTensor leaves). Raises LegalityError,
+    with the kernel line, for what the API refuses while building; whole-program legality is `legality.check`.
     """
     plain = unwrap(function)
     recorders: list[Recorder] = []
     buffers: list[Buffer] = []
     inputs: list[NkiTensor] = []
-    outputs: list[NkiTensor] = []
+    results: list[Any] = []
     for core in range(lnc):
         recorder = Recorder(target, sdk, lnc, core, buffers, observer)
+        recorder.kernel = function
         if recorders:
             recorder.shared, recorder.files = recorders[0].shared, recorders[0].files
         recorders.append(recorder)
         with recording(recorder):
+            arguments = bind(plain, args, kwargs or {}, recorder, inputs)
+            results.append(plain(*arguments.args, **arguments.kwargs))
+            outputs = flatten(results[-1])
+            for tensor in outputs:
+                _check_output(tensor, inputs)
             if core == 0:
-                arguments = bind(plain, args, kwargs or {}, recorder, inputs)
-            result = plain(*arguments.args, **arguments.kwargs)
-            returned = flatten(result)
-        if core == 0:
-            outputs, structure = returned, result
-    for tensor in outputs:
-        _check_output(tensor, inputs)
-    return finish(plain.__name__, recorders, inputs, outputs), structure
+                first = outputs
+            elif [t.operand() for t in outputs] != [t.operand() for t in first]:
+                raise refuse(
+                    "output_mismatch", "the two cores return different tensors",
+                    "return the same shared_hbm tensors from both",
+                )  # fmt: skip
+            if isinstance(function, Kernel):
+                recorder.schedule(function.schedule)
+    return finish(getattr(plain, "__name__", "kernel"), recorders, inputs, first), results[0]
 
 
 def bind(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder, inputs: list
 ) -> inspect.BoundArguments:
-    """Bind arguments to the kernel's parameters, making a buffer for every TensorType (nested tuples too)."""
+    """Bind arguments to the kernel's parameters. The first core makes a buffer for every TensorType, the second
+    finds them in `inputs`."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        raise SimulatorError(f"{function.__name__}: {error}") from error
+        raise SimulatorError(f"{getattr(function, '__name__', 'kernel')}: {error}") from error
     region = MemoryRegion.shared_hbm if recorder.lnc > 1 else MemoryRegion.private_hbm
+    known = iter(list(inputs))
 
-    def tensor(name: str, value: Any) -> Any:
-        if isinstance(value, TensorType):
-            made = recorder.allocate(value.shape or (1,), value.dtype, region, name, kind="input")
-            inputs.append(made)
-            return made
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            return tuple(tensor(f"{name}_{i}", v) for i, v in enumerate(value))
-        return value
+    def tensor(name: str, kind: Any) -> NkiTensor:
+        if recorder.core:
+            return next(known)
+        made = recorder.allocate(kind.shape or (1,), kind.dtype, region, name, kind="input")
+        inputs.append(made)
+        return made
 
     for name, value in bound.arguments.items():
-        bound.arguments[name] = tensor(name, value)
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            bound.arguments[name] = {k: replaced(k, v, _is_type, tensor) for k, v in value.items()}
+        else:
+            bound.arguments[name] = replaced(name, value, _is_type, tensor)
     return bound
 
 
+def _is_type(value: Any) -> bool:
+    return isinstance(value, TensorType)
+
+
 def flatten(result: Any) -> list[NkiTensor]:
-    """The tensors a kernel returned, in order."""
+    """The tensors a kernel returned, in order. Raises LegalityError for anything else in the result."""
     if result is None:
         return []
     if isinstance(result, NkiTensor):
@@ -137,3 +203,5 @@ def _check_output(tensor: NkiTensor, inputs: list[NkiTensor]) -> None:
         raise refuse(
             "output_memory", f"output {tensor.name!r} lives in {tensor.buffer.name}", "allocate it with nl.shared_hbm"
         )
+    if tensor.is_indirect():
+        raise refuse("indirect_view", f"output {tensor.name!r} is a run-time view", "return the whole tensor")

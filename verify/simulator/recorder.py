@@ -14,7 +14,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-from nkismith.verify.simulator.dtypes import DType, named
+import numpy as np
+
+from nkismith.verify.simulator.dtypes import DTYPES, DType, named
 from nkismith.verify.simulator.enums import MemoryRegion
 from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.hardware import Target, target
@@ -31,6 +33,7 @@ from nkismith.verify.simulator.trace import (
     ScalarRef,
     Trace,
     While,
+    walk,
 )
 
 _PACKAGE = str(Path(__file__).parent)
@@ -45,6 +48,7 @@ class Observer(Protocol):
     def issued(self, instr: Instr) -> None: ...
     def loop_opened(self, loop: Loop | While) -> None: ...
     def loop_closed(self, loop: Loop | While) -> None: ...
+    def values(self, operand: Operand) -> np.ndarray | None: ...
 
 
 class NkiInstruction:
@@ -86,19 +90,21 @@ class Recorder:
     ) -> None:
         self.target: Target = target(target_name)
         self.sdk, self.lnc, self.core, self.observer = sdk, lnc, core, observer
+        self.kernel: object = None  # what is being built
         self.buffers = [] if buffers is None else buffers
         self.body: list[Node] = []
         self.edges: list[tuple[int, int]] = []
         self.files: dict[str, int] = {}
         self.warnings: list[tuple[int, str]] = []
-        self.shared: dict[Any, Buffer] = {}
+        self.shared: dict[tuple[str, int], Buffer] = {}
+        self.identities: dict[tuple[int, str], NkiTensor] = {}  # constants of nl.shared_identity_matrix
         self._bodies = [self.body]
         self._scopes: tuple[int, ...] = ()
         self._ordered = 0
         self._instructions = 0
         self._loops = 0
         self._scalars = 0
-        self._shared_count = 0
+        self._shared_counts: dict[str, int] = {}
         self._max_nodes = max_nodes
 
     # -- where in the kernel --------------------------------------------------------------------------------------
@@ -151,25 +157,20 @@ class Recorder:
                 refuse("buffer_region", f"buffer={region!r}", "use nl.sbuf, nl.psum, nl.shared_hbm or nl.private_hbm")
             )
         space = region.space
+        if space != "hbm" and extents == (1,):
+            extents = (1, 1)  # the documentation writes register tiles so
         if space != "hbm" and len(extents) < 2:
             raise self.located(
                 refuse("tile_shape", f"an on-chip tensor of shape {extents}", "give a partition and a free dimension")
             )
         shared = region is MemoryRegion.shared_hbm or kind == "input"
-        if shared and self.lnc > 1 and kind == "internal":
-            self._shared_count += 1
-            key = name or self._shared_count
+        paired = shared and self.lnc > 1 and kind != "input"
+        if paired:  # the n-th tensor of a name in one core is the n-th of that name in the other; unnamed alike
+            key = (name, self._shared_counts.get(name, 0))
+            self._shared_counts[name] = key[1] + 1
             known = self.shared.get(key)
             if known is not None:
-                if (known.shape, known.dtype) != (extents, kind_of):
-                    raise self.located(
-                        refuse(
-                            "shared_hbm_mismatch",
-                            f"shared HBM tensor {key!r} is {extents} {kind_of} here and {known.shape} {known.dtype} "
-                            "in the other core",
-                            "declare it alike in both cores",
-                        )
-                    )
+                self._check_pair(known, extents, kind_of, data)
                 return self._view(known, region)
         buffer = Buffer(
             id=len(self.buffers),
@@ -179,7 +180,7 @@ class Recorder:
             shared=shared,
             dtype=kind_of,
             shape=extents,
-            address=None if address is None else tuple(int(a) for a in address),
+            address=_address(address, space),
             core=-1 if shared else self.core,
             at=self._instructions,
             scope=self._scopes[-1] if self._scopes and not shared else 0,
@@ -187,15 +188,27 @@ class Recorder:
             data=data,
         )
         self.buffers.append(buffer)
-        if shared and self.lnc > 1 and kind == "internal":
-            self.shared[name or self._shared_count] = buffer
+        if paired:
+            self.shared[key] = buffer
         if self.observer:
             self.observer.allocated(buffer)
         return self._view(buffer, region)
 
     def _view(self, buffer: Buffer, region: MemoryRegion) -> NkiTensor:
-        storage = Storage(buffer.id, region, DType(buffer.dtype), buffer.shape, buffer.name, buffer.scope)
-        return NkiTensor(buffer.shape, buffer.dtype, storage)
+        kind = DTYPES[buffer.dtype]
+        storage = Storage(buffer.id, region, kind, buffer.shape, buffer.name, buffer.scope, buffer.address)
+        return NkiTensor(buffer.shape, kind, storage)
+
+    def _check_pair(self, known: Buffer, shape: tuple[int, ...], dtype: DType, data: bytes) -> None:
+        if (known.shape, known.dtype, known.data) != (shape, dtype, data):
+            raise self.located(
+                refuse(
+                    "shared_hbm_mismatch",
+                    f"shared HBM tensor {known.name!r} is {shape} {dtype} here and {known.shape} {known.dtype} "
+                    "in the other core",
+                    "declare it alike, and in the same order, in both cores",
+                )
+            )
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
@@ -215,6 +228,21 @@ class Recorder:
         if self.observer:
             self.observer.issued(instr)
         return NkiInstruction(self, instr.id, self._scopes)
+
+    def schedule(self, pairs: tuple[tuple[str, str], ...]) -> None:
+        """Add dependencies between named instructions: (consumer, producer). Raises LegalityError for a name that
+        no instruction has."""
+        if not pairs:
+            return
+        named: dict[str, list[int]] = {}
+        for instr in walk(self.body):
+            if instr.name:
+                named.setdefault(instr.name, []).append(instr.id)
+        for consumer, producer in pairs:
+            for name in (consumer, producer):
+                if name not in named:
+                    raise refuse("schedule_name", f"with_schedule names {name!r}", "no instruction has that name=")
+            self.edges.extend((c, p) for c in named[consumer] for p in named[producer])
 
     def check_live(self, tensor: NkiTensor) -> None:
         """Refuse a tile whose compiled loop has ended."""
@@ -266,15 +294,13 @@ class Recorder:
 
     def fori(self, lower: Any, upper: Any, body: Callable[[Any], Any], step: int) -> None:
         """Record nl.fori_loop: the body is called once."""
-        bounds = []
-        for bound in (lower, upper):
-            if isinstance(bound, NkiScalar) and bound.dtype == "int64":
-                raise self.located(refuse("scalar_width", "an int64 scalar as a loop bound", "load the bound as int32"))
-            if isinstance(bound, NkiScalar) and bound.is_comparison:
-                raise self.located(refuse("scalar_comparison", "a comparison as a loop bound", "use arithmetic"))
-            if not isinstance(bound, int | NkiScalar | VirtualRegister):
-                raise TypeError(f"a loop bound is an int, NkiScalar or VirtualRegister, not {type(bound).__name__}")
-            bounds.append(bound if isinstance(bound, int) else bound.ref)
+        with self.counted(lower, upper, step) as index:
+            body(index)
+
+    @contextmanager
+    def counted(self, lower: Any, upper: Any, step: int) -> Iterator[NkiScalar | VirtualRegister]:
+        """Record a counted loop; the with-block is its body and gets the index."""
+        bounds = [self._loop_bound(bound) for bound in (lower, upper)]
         if type(step) is not int or step < 1:
             raise self.located(refuse("loop_step", f"step {step!r}", "a positive compile-time int"))
         index = self.new_scalar()
@@ -284,14 +310,30 @@ class Recorder:
         with self._inside(loop):
             if self.observer:
                 self.observer.loop_opened(loop)
-            body(VirtualRegister(index, frozen=True) if registers else NkiScalar(index))
+            yield VirtualRegister(index, frozen=True) if registers else NkiScalar(index)
         if self.observer:
             self.observer.loop_closed(loop)
 
+    def _loop_bound(self, bound: Any) -> int | ScalarRef:
+        if isinstance(bound, NkiScalar):
+            if bound.dtype == "int64":
+                raise self.located(refuse("scalar_width", "an int64 scalar as a loop bound", "load the bound as int32"))
+            if bound.is_comparison:
+                raise self.located(refuse("scalar_comparison", "a comparison as a loop bound", "use arithmetic"))
+        if isinstance(bound, NkiScalar | VirtualRegister):
+            return bound.ref
+        if isinstance(bound, NkiTensor) or not hasattr(bound, "__index__"):
+            raise self.located(
+                refuse(
+                    "loop_bound", f"a loop bound of type {type(bound).__name__}",
+                    "an int, an NkiScalar (nisa.scalar_load) or a VirtualRegister",
+                )
+            )  # fmt: skip
+        return int(bound)
+
     def while_(self, init: Any, body: Callable[[Any], Any]) -> None:
         """Record nl.while_loop: runs while the condition is non-zero; the body returns the next condition."""
-        if not isinstance(init, NkiScalar | VirtualRegister):
-            raise TypeError(f"while_loop starts from a register or an NkiScalar, not {type(init).__name__}")
+        self._check_condition(init)
         condition = self.new_scalar()
         line, file = self.where()
         loop = While(self._open_loop(), condition.id, init.ref, None, [], line, file)
@@ -300,13 +342,23 @@ class Recorder:
             if self.observer:
                 self.observer.loop_opened(loop)
             result = body(carried)
-            if not isinstance(result, NkiScalar | VirtualRegister):
-                raise self.located(
-                    refuse("while_condition", "the body of while_loop returned no register or scalar", "return it")
-                )
+            self._check_condition(result)
             loop.next = result.ref
         if self.observer:
             self.observer.loop_closed(loop)
+
+    def _check_condition(self, value: Any) -> None:
+        if not isinstance(value, NkiScalar | VirtualRegister):
+            raise self.located(
+                refuse(
+                    "while_condition", f"{type(value).__name__} as the condition of a while_loop",
+                    "start from a register and return the next one from the body",
+                )
+            )  # fmt: skip
+        if isinstance(value, NkiScalar) and value.is_comparison:
+            raise self.located(
+                refuse("scalar_comparison", "a comparison as a condition", "loop while a counter is not zero")
+            )
 
     @contextmanager
     def ordered(self) -> Iterator[None]:
@@ -360,11 +412,28 @@ def _raised_at(trace: TracebackType | None) -> tuple[int | None, str]:
     return line, file
 
 
+def _address(address: Any, space: str) -> tuple[int, ...] | None:
+    if address is None:
+        return None
+    parts = tuple(address) if isinstance(address, tuple | list) else (address,)
+    if len(parts) != (1 if space == "hbm" else 2) or not all(isinstance(a, int) and a >= 0 for a in parts):
+        raise current().located(
+            refuse("address", f"address {address!r} in {space}", "(start partition, byte offset); (offset,) in HBM")
+        )
+    return parts
+
+
 def _shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    if not extents or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in extents):
+    if all(type(n) is int for n in extents):
+        whole = extents
+    elif any(isinstance(n, bool | NkiTensor | NkiScalar) or not hasattr(n, "__index__") for n in extents):
+        whole = ()
+    else:
+        whole = tuple(int(n) for n in extents)
+    if not whole or any(n < 1 for n in whole):
         raise current().located(refuse("tile_shape", f"shape {shape!r}", "positive compile-time integers"))
-    return extents
+    return whole
 
 
 def finish(entry: str, recorders: list[Recorder], inputs: list[NkiTensor], outputs: list[NkiTensor]) -> Trace:

@@ -1,6 +1,6 @@
-"""Run-time integers: NkiScalar and VirtualRegister.
+"""Run-time integers: NkiScalar, VirtualRegister, and the calls of nki.isa that make and use them.
 
-Their arithmetic is recorded, never evaluated. Source: nki.isa.NkiScalar, nki-scalar (NKI 0.7).
+Their arithmetic is recorded, never evaluated. Source: nki.isa.NkiScalar, nki-scalar, nki.isa.register_* (NKI 0.7).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.trace import ScalarRef
 
-HOST_USE = "a run-time scalar has no value while the kernel is built"
+INT32_MIN, UINT32_MAX = -(1 << 31), (1 << 32) - 1
 
 
 class NkiScalar:
@@ -23,12 +23,18 @@ class NkiScalar:
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> NkiScalar:
         if isinstance(other, bool) or not isinstance(other, int | NkiScalar):
-            raise TypeError(f"an NkiScalar combines with an int or a scalar of its dtype, not {type(other).__name__}")
+            raise LegalityError(
+                "scalar_operand", f"arithmetic of an NkiScalar with {type(other).__name__}",
+                "combine it with an int or with a scalar of its dtype",
+            )  # fmt: skip
         if isinstance(other, NkiScalar) and other.dtype != self.dtype:
             raise LegalityError(
                 "scalar_width", f"{self.dtype} and {other.dtype} scalars in one expression",
                 "load both with the same dtype",
             )  # fmt: skip
+        for scalar in (self, other):
+            if isinstance(scalar, NkiScalar) and scalar.is_comparison:
+                raise LegalityError("scalar_comparison", "arithmetic on a comparison", "use arithmetic on the scalars")
         mine, theirs = self.ref, other.ref if isinstance(other, NkiScalar) else other
         a, b = (theirs, mine) if swapped else (mine, theirs)
         return _recorder().scalar(f"scalar_{op}", self.dtype, a=a, b=b)
@@ -63,17 +69,31 @@ class NkiScalar:
     __lt__ = __le__ = __gt__ = __ge__ = _compare
 
     def __eq__(self, other: object) -> Any:
-        return self._compare(other)
+        return self._compare(other) if isinstance(other, int | NkiScalar) else NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        return self._compare(other)
+        return self._compare(other) if isinstance(other, int | NkiScalar) else NotImplemented
 
     __hash__ = object.__hash__
 
-    def _host(self, *_: Any) -> Any:
-        raise TypeError(f"{HOST_USE}: use nl.fori_loop or nl.while_loop instead of Python control flow")
+    def _unsupported(self, *_: Any) -> Any:
+        raise LegalityError(
+            "scalar_operator", "an operator that scalars do not have", "they have +, - and *; use tiles for the rest"
+        )
 
-    __bool__ = __int__ = __index__ = __float__ = _host
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = __pow__ = _unsupported
+    __lshift__ = __rshift__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __invert__ = __abs__ = _unsupported
+
+    def __bool__(self) -> bool:
+        raise _host_use("NkiScalar")
+
+    def __index__(self) -> int:
+        raise _host_use("NkiScalar")
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        raise _host_use("NkiScalar")
 
     def __repr__(self) -> str:
         return f"NkiScalar({self.dtype})"
@@ -87,18 +107,39 @@ class VirtualRegister:
     def __init__(self, ref: ScalarRef, frozen: bool = False) -> None:
         self.ref, self.frozen = ref, frozen
 
-    def _host(self, *_: Any) -> Any:
-        raise TypeError(f"{HOST_USE}: use nl.fori_loop or nl.while_loop instead of Python control flow")
+    def __bool__(self) -> bool:
+        raise _host_use("VirtualRegister")
 
-    __bool__ = __int__ = __index__ = __float__ = _host
+    def __index__(self) -> int:
+        raise _host_use("VirtualRegister")
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        raise _host_use("VirtualRegister")
 
     def _arithmetic(self, *_: Any) -> Any:
-        raise TypeError("a VirtualRegister has no arithmetic: load an NkiScalar with nisa.scalar_load")
+        raise LegalityError(
+            "register_arithmetic", "arithmetic on a VirtualRegister", "load an NkiScalar with nisa.scalar_load"
+        )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _arithmetic
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _arithmetic
+    __floordiv__ = __mod__ = __truediv__ = __lt__ = __le__ = __gt__ = __ge__ = _arithmetic
 
     def __repr__(self) -> str:
-        return "VirtualRegister()"
+        return "VirtualRegister(frozen)" if self.frozen else "VirtualRegister()"
+
+
+class HostControlFlow(LegalityError, TypeError):
+    """A run-time scalar used as a Python value; the documented exception type is TypeError."""
+
+
+def _host_use(kind: str) -> HostControlFlow:
+    return HostControlFlow(
+        "host_control_flow",
+        f"a {kind} as a Python value: it has none while the kernel is built",
+        "loop with nl.fori_loop or nl.while_loop; address with scalar_offset, select or nl.ds",
+    )
 
 
 def combine(terms: list[tuple[Any, int]]) -> NkiScalar:

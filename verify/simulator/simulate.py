@@ -1,42 +1,57 @@
 """nki.simulate: run a kernel on arrays in this process, instruction by instruction as it is issued.
 
-With one core, every instruction executes when the kernel's Python issues it, so `breakpoint()` and
+With one core, every instruction executes when the kernel's Python issues it, so `breakpoint()`, `print(tile)` and
 `nl.device_print` see values; a compiled loop's body runs live once and is then replayed. With two cores both
-programs are recorded first and executed side by side. Source: nki.simulate (NKI 0.7).
+programs are recorded first and executed side by side. Source: nki.simulate, nki_simulator (NKI 0.7).
 """
 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from nkismith.verify.simulator import legality
-from nkismith.verify.simulator.dtypes import named
-from nkismith.verify.simulator.errors import SimulatorError
-from nkismith.verify.simulator.execute import collect, execute
-from nkismith.verify.simulator.hardware import target
+from nkismith.verify.simulator.arguments import replaced
+from nkismith.verify.simulator.arrays import for_target, is_array, is_torch, like, to_numpy, write_back
+from nkismith.verify.simulator.divergence import Watch
+from nkismith.verify.simulator.dtypes import STORAGE, named
+from nkismith.verify.simulator.errors import LegalityError, SimulatorError
+from nkismith.verify.simulator.execute import Execution, collect, execute
+from nkismith.verify.simulator.hardware import Target, target
 from nkismith.verify.simulator.kernel import Kernel, TensorType, record, unwrap
 from nkismith.verify.simulator.machine import Machine
 from nkismith.verify.simulator.memory import Memory
 from nkismith.verify.simulator.recorder import current
 from nkismith.verify.simulator.tensor import NkiTensor
-from nkismith.verify.simulator.trace import Buffer, Instr, Loop, While
+from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Operand, Trace, While
+
+__all__ = ["NkiWarning", "like", "simulate", "to_numpy", "write_back"]
 
 
-def simulate(kernel: Any) -> Any:
+class NkiWarning(UserWarning):
+    """Something that hardware accepts and the documentation does not, or does oddly; the message names the line."""
+
+
+def simulate(
+    kernel: Any, *, compare: Mapping[str, Any] | None = None, tolerance: float | None = None
+) -> Callable[..., Any]:
     """A callable that runs `kernel` (also `kernel[2]`) on NumPy arrays or torch tensors and returns the same kind.
 
-    Inputs that the kernel wrote are updated in place. Raises LegalityError for what hardware would refuse.
+    Inputs that the kernel wrote are updated in place. `compare` binds tiles that the kernel named (nl.ndarray(...,
+    name="scores")) to arrays; the first tile that differs raises Divergence with its line. `tolerance` is relative
+    to the largest reference value; the default follows from the tile's dtype. NKI_PRECISE_FP=0 keeps low-precision
+    tensors in float32. Raises LegalityError for what hardware would refuse.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        from nkismith.verify.simulator.install import setting
-
-        chosen = setting()
-        lnc = (kernel.lnc if isinstance(kernel, Kernel) else None) or chosen.lnc
-        return _run(unwrap(kernel), args, kwargs, chosen.target, chosen.sdk, lnc)
+        watch = Watch(compare or {}, tolerance)
+        result = _run(kernel, args, kwargs, watch)
+        watch.report()
+        return result
 
     return run
 
@@ -51,33 +66,44 @@ def call_on_host(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     )
 
 
+def precise() -> bool:
+    """NKI_PRECISE_FP: does a write round to the tensor's dtype?"""
+    return os.environ.get("NKI_PRECISE_FP", "1") != "0"
+
+
 class _Live:
     """Executes each instruction as the recorder sees it (one core)."""
 
-    def __init__(self, target_name: str, arrays: list[np.ndarray]) -> None:
-        self.memory = Memory()
-        self.machine = Machine([], self.memory, target(target_name))
+    def __init__(self, chip: Target, arrays: list[np.ndarray], watch: Watch) -> None:
+        self.memory = Memory(precise())
+        self.machine: Machine = watch.machine([], self.memory, chip)
+        self.machine.console = print
         self._arrays = list(arrays)
         self._suspended = 0
 
     def allocated(self, buffer: Buffer) -> None:
+        """Give a new buffer its memory."""
         self.machine.buffers = current().buffers
         if buffer.kind == "input":
             self.memory.load(buffer, self._arrays.pop(0))
         elif buffer.kind == "constant":
-            from nkismith.verify.simulator.dtypes import STORAGE
-
             self.memory.load(buffer, np.frombuffer(buffer.data, STORAGE[buffer.dtype]).reshape(buffer.shape))
         else:
             self.memory.allocate(buffer)
 
     def issued(self, instr: Instr) -> None:
+        """Check and execute an instruction; inside a loop that runs no iteration it is only checked."""
         recorder = current()
         legality.check_instruction(instr, recorder.buffers, recorder.target, recorder.lnc)
         if not self._suspended:
             self.machine.execute(instr)
 
+    def values(self, operand: Operand) -> np.ndarray | None:
+        """A copy of what a static operand holds; None inside a loop that runs no iteration."""
+        return None if self._suspended else self.memory.view(operand).copy()
+
     def loop_opened(self, loop: Loop | While) -> None:
+        """The first iteration runs live, if there is one."""
         if isinstance(loop, Loop):
             first = None if self._suspended else self.machine.value(loop.lower)
             runs = first is not None and first < self.machine.value(loop.upper)
@@ -91,6 +117,7 @@ class _Live:
             self._suspended += 1
 
     def loop_closed(self, loop: Loop | While) -> None:
+        """The other iterations are replayed."""
         if self._suspended:
             self._suspended -= 1
             return
@@ -106,82 +133,75 @@ class _Live:
                 pass
 
 
-def _run(function: Any, args: tuple, kwargs: dict, target_name: str, sdk: str, lnc: int) -> Any:
+def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
+    from nkismith.verify.simulator.install import setting
+
+    chosen = setting()
+    chip = target(chosen.target)
+    lnc = (kernel.lnc if isinstance(kernel, Kernel) else None) or chosen.lnc
     arrays: list[np.ndarray] = []
     given: list[Any] = []
 
-    def describe(value: Any) -> Any:
-        if _is_array(value):
-            array = to_numpy(value)
-            arrays.append(array)
-            given.append(value)
-            dtype = named(array.dtype)
-            if dtype is None:
-                raise SimulatorError(f"an argument has dtype {array.dtype}, which is no NKI dtype")
-            return TensorType(array.shape, dtype)
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            return tuple(describe(v) for v in value)
-        return value
+    def describe(_: str, value: Any) -> TensorType:
+        array = for_target(to_numpy(value), chip.generation)
+        arrays.append(array)
+        given.append(value)
+        return TensorType(array.shape, str(named(array.dtype)))
 
-    described = tuple(describe(a) for a in args)
-    named_args = {k: describe(v) for k, v in kwargs.items()}
-    live = _Live(target_name, arrays) if lnc == 1 else None
-    trace, structure = record(function, described, named_args, target=target_name, sdk=sdk, lnc=lnc, observer=live)
+    described = tuple(replaced(str(i), a, is_array, describe) for i, a in enumerate(args))
+    named_args = {k: replaced(k, v, is_array, describe) for k, v in kwargs.items()}
+    live = _Live(chip, arrays, watch) if lnc == 1 else None
+    if not isinstance(kernel, Kernel):
+        kernel = Kernel(unwrap(kernel))
+    trace, structure = record(
+        kernel, described, named_args, target=chosen.target, sdk=chosen.sdk, lnc=lnc, observer=live
+    )
     legality.check(trace)
-    done = collect(trace, live.memory, [live.machine]) if live else execute(trace, arrays)
-    for original, before, after in zip(given, arrays, done.inputs, strict=True):
-        if before.tobytes() != after.tobytes():
-            write_back(original, after)
+    if live:
+        done = collect(trace, live.memory, [live.machine])
+    else:
+        done = execute(trace, arrays, precise=precise(), make=watch.machine, console=print)
+    _check_written(trace, done)
+    for line, text in dict.fromkeys(done.warnings):
+        warnings.warn(f"{trace.files[0]}:{line}: {text}", NkiWarning, stacklevel=3)
+    _update(given, arrays, done)
     outputs = iter(done.outputs)
-    torch_like = any(type(g).__module__.startswith("torch") for g in given)
-    return _rebuild(structure, outputs, torch_like)
+    return _rebuild(structure, outputs, any(is_torch(g) for g in given))
+
+
+def _check_written(trace: Trace, done: Execution) -> None:
+    results = [(trace.buffers[o.buffer].name, mask) for o, mask in zip(trace.outputs, done.unwritten, strict=True)]
+    results += [(trace.buffers[i].name, mask) for i, mask in zip(trace.inputs, done.poisoned, strict=True)]
+    for name, mask in results:
+        if mask is not None:
+            at = np.argwhere(mask)
+            raise LegalityError(
+                "unwritten_output",
+                f"{name}: nothing wrote {len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}",
+                "write every element, or return a view of the part that is written",
+            )
+
+
+def _update(given: list[Any], arrays: list[np.ndarray], done: Execution) -> None:
+    for original, before, after in zip(given, arrays, done.inputs, strict=True):
+        if after.dtype != before.dtype:  # high-precision mode
+            same = np.array_equal(before.astype(after.dtype), after, equal_nan=True)
+        else:
+            same = before.tobytes() == after.tobytes()
+        if not same:
+            write_back(original, after)
 
 
 def _rebuild(structure: Any, outputs: Any, torch_like: bool) -> Any:
     if isinstance(structure, NkiTensor):
         return like(next(outputs), torch_like)
     if isinstance(structure, tuple | list):
-        return type(structure)(_rebuild(s, outputs, torch_like) for s in structure)
+        parts = [_rebuild(s, outputs, torch_like) for s in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     return None
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or (type(value).__module__.split(".")[0] == "torch" and hasattr(value, "numel"))
-
-
-def to_numpy(value: Any) -> np.ndarray:
-    """A NumPy array with the same bits; torch bfloat16 and fp8 become ml_dtypes."""
-    if isinstance(value, np.ndarray):
-        return value
-    dtype = named(value.dtype)
-    if dtype is not None and dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"):
-        import torch
-
-        from nkismith.verify.simulator.dtypes import STORAGE
-
-        bits = value.detach().contiguous().view(torch.int16 if STORAGE[dtype].itemsize == 2 else torch.uint8)
-        return bits.numpy().view(STORAGE[dtype])
-    return value.detach().numpy()
-
-
-def like(array: np.ndarray, torch_like: bool) -> Any:
-    """The array, or a torch tensor with its bits."""
-    if not torch_like:
-        return array
-    import torch
-
-    kind = getattr(torch, str(named(array.dtype)), None)
-    if array.dtype.kind == "V" or str(array.dtype) not in ("float32", "float16"):
-        if array.dtype.itemsize == 2 and kind is torch.bfloat16:
-            return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-        if array.dtype.itemsize == 1 and kind is not None and array.dtype.kind not in "iub":
-            return torch.from_numpy(array.view(np.uint8).copy()).view(kind)
-    return torch.from_numpy(array.copy())
-
-
-def write_back(original: Any, values: np.ndarray) -> None:
-    """Update an argument that the kernel wrote."""
-    if isinstance(original, np.ndarray):
-        original[...] = values.reshape(original.shape)
-    else:
-        original.copy_(like(values.reshape(tuple(original.shape)), True))
+def simulate_kernel(kernel: Any, args: tuple, kwargs: dict[str, Any] | None = None, _lnc: int | None = None) -> Any:
+    """nki.simulator.simulate_kernel, the form in which serving frameworks call the simulator."""
+    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(unwrap(kernel))
+    return simulate(wrapped[_lnc] if _lnc else wrapped)(*args, **(kwargs or {}))

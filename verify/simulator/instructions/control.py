@@ -2,10 +2,13 @@
 
 import numpy as np
 
-from nkismith.verify.simulator.instruction import DMA_MEMORY, PLAIN, instruction, out, tile
+from nkismith.verify.simulator.dtypes import FLOATS, INTEGERS, PACKED, cast
+from nkismith.verify.simulator.hardware import REGISTERS_PER_ENGINE
+from nkismith.verify.simulator.instruction import ANY_DTYPE, DMA_MEMORY, PLAIN, instruction, out, tile
 
-INT32 = frozenset({"int32"})
 SCALAR_DTYPES = frozenset({"int32", "int64"})
+REGISTER_DTYPES = (ANY_DTYPE | {"int64", "uint64"}) - PACKED
+REGISTERS = f"a sequencer has {REGISTERS_PER_ENGINE} registers of 32 bits"
 
 
 def wrapped(value, dtype):
@@ -19,14 +22,26 @@ def set_scalar(m, site, value):
     m.scalars[site.attr("result").id] = wrapped(int(value), site.attr("dtype", "int32"))
 
 
+def check_one_element(site, name):
+    """Scalars and registers move single elements."""
+    if site.operand(name).size != 1:
+        raise site.refuse("scalar_tile", f"{name} is {site.shape(name)}", "use a tile of one element")
+
+
+def element(m, site):
+    """The one value of src. Raises LegalityError if nothing wrote it."""
+    if m._taints["src"] is not None:
+        raise site.refuse("unwritten_scalar", "reads a tile that nothing wrote", "write it first")
+    return m.view("src").reshape(-1)[0]
+
+
 def _binary(apply):
-    class_body = {
-        "__doc__": f"Scalar arithmetic: {apply.__name__}, wrapping at the scalar's width.",
+    return {
+        "__doc__": f"Scalar arithmetic: {apply.__doc__}, wrapping at the scalar's width.",
         "named": False,
         "signature": _binary_signature,
         "run": lambda m, site: set_scalar(m, site, apply(m.value(site.attr("a")), m.value(site.attr("b")))),
     }
-    return class_body
 
 
 def _binary_signature(a: PLAIN, b: PLAIN): ...
@@ -60,13 +75,10 @@ class scalar_load:
     def signature(src: tile(DMA_MEMORY, SCALAR_DTYPES)): ...
 
     def check(site):
-        if site.operand("src").size != 1:
-            raise site.refuse("scalar_tile", f"src is {site.shape('src')}", "load a 1x1 tile")
+        check_one_element(site, "src")
 
     def run(m, site):
-        if m._taints["src"] is not None:
-            raise site.refuse("unwritten_scalar", "reads a tile that nothing wrote", "write it first")
-        set_scalar(m, site, m.view("src").reshape(-1)[0])
+        set_scalar(m, site, element(m, site))
 
 
 @instruction(engines=("sync",), public=False, since="2.33", limits=("a 1x1 tile of the scalar's width",))
@@ -78,8 +90,66 @@ class scalar_store:
     def signature(dst: out(DMA_MEMORY, SCALAR_DTYPES), value: PLAIN): ...
 
     def check(site):
-        if site.operand("dst").size != 1:
-            raise site.refuse("scalar_tile", f"dst is {site.shape('dst')}", "store into a 1x1 tile")
+        check_one_element(site, "dst")
 
     def run(m, site):
         m.view("dst")[...] = np.asarray(m.value(site.attr("value")))
+
+
+@instruction(engines=("sync",), public=False, limits=(REGISTERS,))
+class register_move:
+    """Set a register to a constant or to another register's value."""
+
+    named = False
+
+    def signature(src: PLAIN): ...
+
+    def run(m, site):
+        m.scalars[site.attr("result").id] = m.value(site.attr("src"))
+
+
+@instruction(engines=("sync",), public=False, limits=("a tensor of one element", "no packed dtypes", REGISTERS))
+class register_load:
+    """Read a tensor of one element into a register: 32 bits, or a pair of registers for 64."""
+
+    named = False
+
+    def signature(src: tile(DMA_MEMORY, REGISTER_DTYPES)): ...
+
+    def check(site):
+        check_one_element(site, "src")
+
+    def run(m, site):
+        value = element(m, site)
+        number = float(value) if site.dtype("src") in FLOATS else int(value)
+        m.scalars[site.attr("result").id] = int(number) if number.is_integer() else number
+
+
+@instruction(engines=("sync",), public=False, limits=("a tensor of one element", "no packed dtypes", REGISTERS))
+class register_store:
+    """Write a register into a tensor of one element, in the tensor's dtype."""
+
+    named = False
+
+    def signature(dst: out(DMA_MEMORY, REGISTER_DTYPES), src: PLAIN): ...
+
+    def check(site):
+        check_one_element(site, "dst")
+
+    def run(m, site):
+        dtype, value = site.dtype("dst"), m.value(site.attr("src"))
+        stored = np.asarray(value, np.int64 if isinstance(value, int) and dtype in INTEGERS else np.float32)
+        m.view("dst")[...] = cast(stored.reshape(1), dtype)[0]
+
+
+@instruction(engines=("dma",), public=False, limits=("a tensor in SBUF or HBM",))
+class device_print:
+    """Print a prefix and the values of a tile."""
+
+    named = False
+
+    def signature(tensor: tile(DMA_MEMORY, REGISTER_DTYPES | PACKED), prefix: PLAIN): ...
+
+    def run(m, site):
+        if m.console is not None:
+            m.console(f"{site.attr('prefix')}\n{m.view('tensor')}")

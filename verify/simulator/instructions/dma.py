@@ -1,35 +1,66 @@
-"""DMA: moves between HBM and SBUF, with casts, run-time rows and transposition."""
+"""DMA copies and sums between HBM and SBUF, with casts and rows chosen at run time."""
 
 import numpy as np
 
-from nkismith.verify.simulator.dtypes import as_float32, cast
+from nkismith.verify.simulator.dtypes import as_float32
 from nkismith.verify.simulator.enums import dge_mode, engine, oob_mode
-from nkismith.verify.simulator.instruction import DMA_MEMORY, ENUM, PLAIN, instruction, out, tile
-from nkismith.verify.simulator.trace import Operand
+from nkismith.verify.simulator.instruction import ANY_DTYPE, DMA_MEMORY, ENUM, OP, PLAIN, instruction, out, tile, tiles
+from nkismith.verify.simulator.instructions.dma_rows import (
+    check_cast,
+    check_dge,
+    check_dma,
+    converted,
+    is_vector,
+    read,
+    rows,
+    scatter,
+    write,
+)
 
 ERROR = oob_mode.error
 UNKNOWN_DGE = dge_mode.unknown
 UNKNOWN = engine.unknown
+COPY_DTYPES = ANY_DTYPE | {"int64", "uint64"}
+MAX_SOURCES = 16
+TRIGGERS = ("sync", "scalar")
 
 
-@instruction(engines=("dma",), limits=("SBUF and HBM only",), cost="fixed latency plus bytes over the bandwidth")
+def on_dma(site):
+    """DMA queues execute it, whoever triggers it."""
+    return "dma"
+
+
+def marked(m, site):
+    """`run` has recorded what was written."""
+
+
+@instruction(
+    engines=("dma",),
+    limits=(
+        "dst and src in SBUF or HBM, equal element counts",
+        "dge_mode.hwdge: equal dtypes, no vector_offset; engine=sync or scalar only with it",
+        "vector_offset: (P, 1) int32/uint32 index in SBUF, rows of an HBM tensor, dge_mode swdge or unknown",
+        "priority 0-3 on trn3 only",
+    ),
+    cost="fixed latency plus bytes over the bandwidth",
+)
 class dma_copy:
     """dst = src between SBUF and HBM; element counts must match, different dtypes go through float32.
 
-    A view with vector_offset gathers or scatters rows; oob_mode.skip leaves rows with an index outside untouched.
+    A view with vector_offset gathers or scatters rows; oob_mode.skip leaves alone what a run-time index outside the
+    tensor would have moved.
     """
 
     def signature(
-        dst: out(DMA_MEMORY),
-        src: tile(DMA_MEMORY),
+        dst: out(DMA_MEMORY, COPY_DTYPES),
+        src: tile(DMA_MEMORY, COPY_DTYPES),
         priority: PLAIN = None,
         oob_mode: ENUM = ERROR,
         dge_mode: ENUM = UNKNOWN_DGE,
         engine: ENUM = UNKNOWN,
     ): ...
 
-    def engine(site):
-        return "dma"
+    engine = on_dma
 
     def check(site):
         if site.operand("dst").size != site.operand("src").size:
@@ -38,88 +69,127 @@ class dma_copy:
                 f"dst {site.shape('dst')} and src {site.shape('src')} differ in elements",
                 "slice both to the same extent",
             )
+        check_dma(site, "dst", "src")
+        check_cast(site, "src")
+        hardware = site.attr("dge_mode") == "hwdge"
+        if any(is_vector(site.operand(n)) for n in ("dst", "src")):
+            check_dge(site, ("swdge",), "with a vector_offset")
+        if hardware and site.dtype("src") != site.dtype("dst"):
+            raise site.refuse(
+                "dtype",
+                f"dge_mode.hwdge moves bytes: {site.dtype('src')} to {site.dtype('dst')}",
+                "use another dge_mode for a cast",
+            )
+        trigger = site.attr("engine")
+        if trigger != "unknown" and not hardware:
+            raise site.refuse("dma_engine", f"engine.{trigger} without dge_mode.hwdge", "it names the trigger of hwdge")
+        if trigger not in ("unknown", *TRIGGERS):
+            raise site.refuse("dma_engine", f"engine.{trigger} cannot trigger hwdge", "engine.sync or engine.scalar")
 
     def run(m, site):
-        values, _, keep = rows_of(m, site, "src")
-        if site.dtype("src") != site.dtype("dst"):
-            values = cast(as_float32(values, site.dtype("src")), site.dtype("dst"))
-        write_rows(m, site, values, keep)
+        if 0 in (m.operand("dst").size, m.operand("src").size):
+            return  # a run-time address out of bounds under oob_mode.skip
+        values, tainted, keep = read(m, site, "src")
+        write(m, site, converted(m, values, site.dtype("src"), site.dtype("dst")), tainted, keep)
 
-    def taint(m, site):
-        _, tainted, keep = rows_of(m, site, "src")
-        mark_rows(m, site, tainted, keep)
+    taint = marked
 
 
-def row_index(m, site, name):
-    """Run-time rows of a vector-indexed operand and which of them exist; refuses or skips the others."""
-    operand = m.operand(name)
-    term = operand.dynamic
-    if m.memory.taint(term.index) is not None:
-        raise site.refuse("unwritten_index", f"{name} is indexed by a tile that nothing wrote", "load the indices")
-    rows = m.memory.view(term.index).reshape(-1).astype(np.int64)
-    inside = (rows >= 0) & (rows < term.limit)
-    if not inside.all() and site.attr("oob_mode") != "skip":
-        bad = int(rows[~inside][0])
-        raise site.refuse("dynamic_bounds", f"{name}: row {bad}, there are {term.limit}", "clamp it or oob_mode.skip")
-    return operand, np.where(inside, rows, 0), inside
+@instruction(
+    engines=("dma",),
+    limits=(
+        f"at most {MAX_SOURCES} sources of dst's element count",
+        "reduce_op nl.add, scales None or all 1.0, unique_indices True",
+        "static addresses, except a read-modify-write: two sources, one of them dst, one side rows of HBM",
+    ),
+    cost="fixed latency plus bytes of all sources over the bandwidth",
+)
+class dma_compute:
+    """dst = sum of the sources, in float32 and rounded once.
+
+    With vector_offset it adds in place: rows of an HBM tensor (dst and one source are that view) plus an SBUF tile,
+    or an SBUF tile (dst and one source) plus rows of an HBM tensor.
+    """
+
+    def signature(
+        dst: out(DMA_MEMORY),
+        srcs: tiles(DMA_MEMORY),
+        reduce_op: OP,
+        scales: PLAIN = None,
+        unique_indices: PLAIN = True,
+        oob_mode: ENUM = ERROR,
+    ): ...
+
+    engine = on_dma
+
+    def check(site):
+        names = sources(site)
+        if not 1 <= len(names) <= MAX_SOURCES:
+            raise site.refuse("operand_count", f"{len(names)} sources", f"1 to {MAX_SOURCES}")
+        for name in names:
+            if site.operand(name).size != site.operand("dst").size:
+                raise site.refuse(
+                    "operand_shapes", f"dst {site.shape('dst')} and {name} {site.shape(name)}", "equal element counts"
+                )
+            check_cast(site, name)
+        check_dma(site, "dst", *names)
+        if site.attr("reduce_op") != "add":
+            raise site.refuse("operator", f"reduce_op={site.attr('reduce_op')}", "dma_compute adds: nl.add")
+        scales = site.attr("scales")
+        if scales is not None and (len(scales) != len(names) or any(s != 1.0 for s in scales)):
+            raise site.refuse("dma_scales", f"scales={scales}", "None, or 1.0 for every source")
+        vectors = [n for n in ("dst", *names) if is_vector(site.operand(n))]
+        for name in ("dst", *names):
+            if site.operand(name).dynamic is not None and name not in vectors:
+                raise site.refuse("static_address", f"{name} has a run-time offset", "only vector_offset may vary")
+        if vectors:
+            check_modify(site, names, vectors)
+
+    def run(m, site):
+        names = sources(site)
+        values, tainted, keep = None, None, None
+        for name in names:
+            part, unwritten, chosen = read(m, site, name)
+            part = as_float32(part, site.dtype(name)).reshape(site.operand("dst").shape)
+            values = part.copy() if values is None else np.add(values, part, out=values)
+            if unwritten is not None:
+                unwritten = unwritten.reshape(part.shape)
+                tainted = unwritten if tainted is None else tainted | unwritten
+            keep = chosen if chosen is not None else keep
+        values = m.cast(values, site.dtype("dst"))
+        if is_vector(m.operand("dst")):
+            found = rows(m, site, "dst")
+            if len(set(found.rows.tolist())) < len(found.rows):
+                raise site.refuse(
+                    "duplicate_index", "rows are added to more than once", "make the indices unique: others are lost"
+                )
+            scatter(m, found, values, tainted, found.chosen)
+        else:
+            write(m, site, values, tainted, keep)
+
+    taint = marked
 
 
-def _row(operand: Operand, row: int) -> Operand:
-    return operand._replace(
-        offset=operand.offset + row * operand.dynamic.stride, pattern=operand.pattern[1:] or ((1, 1),), dynamic=None
-    )
+def sources(site):
+    """Names of the recorded sources."""
+    return [n for n in site.instr.operands if n != "dst"]
 
 
-def rows_of(m, site, name):
-    """(values, taint, rows kept or None) of a source: an array view, or gathered rows."""
-    operand = m.operand(name)
-    if operand.dynamic is None:
-        return m.memory.view(operand), m.memory.taint(operand), None
-    operand, rows, inside = row_index(m, site, name)
-    values = np.stack([m.memory.view(_row(operand, r)) for r in rows])
-    taints = [m.memory.taint(_row(operand, r)) for r in rows]
-    tainted = None
-    if any(t is not None for t in taints):
-        tainted = np.stack([np.zeros(values.shape[1:], bool) if t is None else t for t in taints])
-    return values, tainted, inside
-
-
-def write_rows(m, site, values, keep):
-    """Write a destination that may be static, skip rows, or be scattered."""
-    operand = m.operand("dst")
-    if operand.dynamic is not None:
-        operand, rows, inside = row_index(m, site, "dst")
-        flat = values.reshape(len(rows), -1)
-        for r, row, ok in zip(range(len(rows)), rows, inside, strict=True):
-            if ok and (keep is None or keep[r]):
-                view = m.memory.view(_row(operand, row))
-                view[...] = flat[r].reshape(view.shape)
-        return
-    view = m.memory.view(operand)
-    if keep is None or keep.all():
-        view[...] = values.reshape(view.shape)
-    else:
-        flat = values.reshape(len(keep), -1)
-        target = view.reshape(len(keep), -1)
-        target[keep] = flat[keep]
-        view[...] = target.reshape(view.shape)
-
-
-def mark_rows(m, site, tainted, keep):
-    """The written-mask of what write_rows wrote."""
-    operand = m.operand("dst")
-    if operand.dynamic is not None:
-        operand, rows, inside = row_index(m, site, "dst")
-        flat = None if tainted is None else tainted.reshape(len(rows), -1)
-        for r, row, ok in zip(range(len(rows)), rows, inside, strict=True):
-            if ok:
-                static = _row(operand, row)
-                m.memory.mark(static, False if flat is None else flat[r].reshape(static.shape))
-        return
-    if keep is None or keep.all():
-        m.memory.mark(operand, False if tainted is None else tainted.reshape(operand.shape))
-        return
-    old = m.memory.taint(operand)
-    mask = np.zeros((len(keep), operand.size // len(keep)), bool) if old is None else old.reshape(len(keep), -1)
-    mask[keep] = False if tainted is None else tainted.reshape(len(keep), -1)[keep]
-    m.memory.mark(operand, mask.reshape(operand.shape))
+def check_modify(site, names, vectors):
+    """The two forms of an indirect read-modify-write."""
+    if not site.attr("unique_indices"):
+        raise site.refuse("duplicate_index", "unique_indices=False with vector_offset", "unique indices only")
+    same = [n for n in names if site.operand(n) == site.operand("dst")]
+    if len(names) != 2 or not same:
+        raise site.refuse(
+            "dma_modify", f"vector_offset with {len(names)} sources, {len(same)} of them dst", "two sources, one is dst"
+        )
+    other = names[1] if same[0] == names[0] else names[0]
+    scatters = "dst" in vectors and site.space(other) == "sbuf" and other not in vectors
+    gathers = "dst" not in vectors and site.space("dst") == "sbuf" and other in vectors
+    if not scatters and not gathers:
+        raise site.refuse(
+            "dma_modify",
+            f"dst in {site.space('dst')} and {other} in {site.space(other)}",
+            "rows of HBM plus an SBUF tile, or an SBUF tile plus rows of HBM",
+        )
