@@ -7,6 +7,7 @@ Source: nki.api.shared (data types); float to integer as in the 0.6.0 release no
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -67,6 +68,7 @@ INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "in
 FP8 = frozenset({"float8_e4m3", "float8_e4m3fn", "float8_e5m2"})
 SIXTEEN_BIT_FLOATS = frozenset({"bfloat16", "float16"})
 FLOATS = frozenset({"float32", "tfloat32"}) | SIXTEEN_BIT_FLOATS | FP8
+_FLOAT32 = STORAGE["float32"]
 _NAMED = {dtype: name for name, dtype in STORAGE.items() if name not in PACKED and name != "tfloat32"}
 
 
@@ -87,48 +89,49 @@ def named(dtype: object) -> DType | None:
 
 def as_float32(values: np.ndarray, dtype: str) -> np.ndarray:
     """Values as an engine sees them: float32. A new array or, for float32 input, the same one."""
-    if dtype == "bfloat16":  # widening is a shift; several times faster than the generic cast
-        return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if values.dtype == np.float32:
+    if values.dtype == _FLOAT32:
         return values
-    return values.astype(np.float32)
+    if dtype in FP8:
+        return _fp8_values(dtype)[values.view(np.uint8)]
+    return values.astype(_FLOAT32)
 
 
 def cast(values: np.ndarray, dtype: str) -> np.ndarray:
     """Round values (float32 or an integer type) to an NKI dtype as hardware does on write."""
     store = STORAGE[dtype]
     if dtype == "tfloat32":
-        return _round_tf32(values.astype(np.float32))
+        return _round_tf32(values.astype(_FLOAT32))
     if values.dtype == store:
         return values
     if dtype == "bool_":
         return values != 0
     if dtype in INTEGERS:
         return _saturate(values, store)
-    if dtype == "bfloat16" and values.dtype == np.float32:
-        return _round_bf16(values)
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(store)
+
+
+def truncate_tf32(values: np.ndarray) -> np.ndarray:
+    """What TensorE reads of float32 bits viewed as tfloat32: the mantissa bits it has."""
+    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(_FLOAT32)
+
+
+@cache
+def _fp8_values(dtype: str) -> np.ndarray:
+    return np.arange(256, dtype=np.uint8).view(STORAGE[dtype]).astype(_FLOAT32)
 
 
 def _saturate(values: np.ndarray, store: np.dtype) -> np.ndarray:
     info = np.iinfo(store)
     if values.dtype.kind in "iub":
         return np.clip(values.astype(np.int64), info.min, info.max).astype(store)
-    wide = np.rint(values.astype(np.float64))
-    return np.clip(np.nan_to_num(wide, nan=0.0, posinf=info.max, neginf=info.min), info.min, info.max).astype(store)
-
-
-def _round_bf16(values: np.ndarray) -> np.ndarray:
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
-    nan = np.isnan(values)
-    if nan.any():
-        rounded[nan] = 0x7FC0
-    return rounded.view(ml_dtypes.bfloat16)
+    # The bounds of 32-bit integers are no float32 values; those of narrower ones are.
+    whole = np.rint(values.astype(np.float64 if store.itemsize >= 4 else _FLOAT32))
+    np.nan_to_num(whole, copy=False, nan=0.0, posinf=info.max, neginf=info.min)
+    return np.clip(whole, info.min, info.max, out=whole).astype(store)
 
 
 def _round_tf32(values: np.ndarray) -> np.ndarray:
     bits = values.view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(values), rounded.view(np.float32), values)
+    return np.where(np.isfinite(values), rounded.view(_FLOAT32), values)

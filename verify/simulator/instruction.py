@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from nkismith.verify.simulator import recorder
-from nkismith.verify.simulator.dtypes import DTYPES
+from nkismith.verify.simulator.dtypes import DTYPES, PACKED
 from nkismith.verify.simulator.enums import engine as Engine
 from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
@@ -27,11 +27,15 @@ PSUM = ("psum",)
 HBM = ("hbm",)
 DMA_MEMORY = ("sbuf", "hbm")
 ANY_DTYPE = frozenset(DTYPES) - {"int64", "uint64"}
+NUMBERS = ANY_DTYPE - PACKED  # what an engine can compute with
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tensor parameter: its role and where it may live. `vector` also takes a number, else a (P, 1) tile."""
+    """A tensor parameter: its role, where it may live, whether a view of it may be indirect (`NkiTensor.indirect`).
+
+    `vector` also takes a number, else a (P, 1) tile; `number` also takes a number, else a tile of any shape.
+    """
 
     role: str  # in, out, inout
     spaces: tuple[str, ...] = ON_CHIP
@@ -39,7 +43,9 @@ class Tile:
     optional: bool = False
     vector: bool = False
     many: bool = False  # a list of tiles (dma_compute srcs)
-    hbm_ok: bool = False
+    indirect: bool = False
+    number: bool = False
+    aligned: bool = True  # its start partition obeys the rule for its partition count
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +55,41 @@ class Option:
     kind: str = "plain"  # op, enum, plain, scalar (a number, NkiScalar or register)
 
 
-def out(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE, optional: bool = False) -> Any:
+def out(
+    spaces: tuple[str, ...] = ON_CHIP,
+    dtypes: frozenset[str] = ANY_DTYPE,
+    optional: bool = False,
+    indirect: bool = False,
+    aligned: bool = True,
+) -> Any:
     """A tile the instruction writes."""
-    return Tile("out", spaces, dtypes, optional)
+    return Tile("out", spaces, dtypes, optional, indirect=indirect, aligned=aligned)
 
 
-def inout(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE) -> Any:
+def inout(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE, indirect: bool = False) -> Any:
     """A tile the instruction reads and writes."""
-    return Tile("inout", spaces, dtypes)
+    return Tile("inout", spaces, dtypes, indirect=indirect)
 
 
-def tile(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE, optional: bool = False) -> Any:
+def tile(
+    spaces: tuple[str, ...] = ON_CHIP,
+    dtypes: frozenset[str] = ANY_DTYPE,
+    optional: bool = False,
+    indirect: bool = False,
+    aligned: bool = True,
+) -> Any:
     """A tile the instruction reads."""
-    return Tile("in", spaces, dtypes, optional)
+    return Tile("in", spaces, dtypes, optional, indirect=indirect, aligned=aligned)
 
 
-def vector(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE) -> Any:
+def vector(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = NUMBERS) -> Any:
     """A number, or a (P, 1) tile with one value a partition."""
     return Tile("in", spaces, dtypes, optional=True, vector=True)
+
+
+def tile_or_number(spaces: tuple[str, ...] = ON_CHIP, dtypes: frozenset[str] = ANY_DTYPE) -> Any:
+    """A tile the instruction reads, or one number for all elements."""
+    return Tile("in", spaces, dtypes, optional=True, number=True)
 
 
 def tiles(spaces: tuple[str, ...] = DMA_MEMORY) -> Any:
@@ -95,6 +118,8 @@ class Definition:
     cycles: Callable[..., Any]
     engine: Callable[..., str]
     accumulates: Callable[..., bool]  # does it also read what it writes to `dst`
+    reads: frozenset[str]  # tensor parameters that are read
+    writes: tuple[str, ...]  # tensor parameters that are written
     since: str
     until: str | None
     targets: tuple[str, ...]
@@ -102,16 +127,6 @@ class Definition:
     cost: str
     public: bool
     call: Callable[..., Any] = field(repr=False)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Tensor parameters that are read."""
-        return tuple(n for n, p in self.params.items() if isinstance(p, Tile) and p.role in ("in", "inout"))
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """Tensor parameters that are written."""
-        return tuple(n for n, p in self.params.items() if isinstance(p, Tile) and p.role in ("out", "inout"))
 
 
 TABLE: dict[str, Definition] = {}
@@ -160,6 +175,8 @@ def instruction(
             cycles=namespace.get("cycles", _no_cycles),
             engine=namespace.get("engine", _chosen_engine),
             accumulates=namespace.get("accumulates", _never),
+            reads=frozenset(n for n, p in params.items() if isinstance(p, Tile) and p.role in ("in", "inout")),
+            writes=tuple(n for n, p in params.items() if isinstance(p, Tile) and p.role in ("out", "inout")),
             since=since,
             until=until,
             targets=targets,
@@ -212,7 +229,7 @@ def _recording_call(name: str, params: dict[str, Tile | Option], signature: insp
             continue
         if isinstance(kind, Tile) and kind.many:
             lines.append(f"_many(operands, {p.name!r}, {p.name})")
-        elif isinstance(kind, Tile) and kind.vector:
+        elif isinstance(kind, Tile) and (kind.vector or kind.number):
             lines.append(
                 f"if type({p.name}) is NkiTensor: operands[{p.name!r}] = {p.name}.operand()\n"
                 f"    elif {p.name} is not None: attrs[{p.name!r}] = _number({name!r}, {p.name!r}, {p.name})"
@@ -240,11 +257,8 @@ def _recording_call(name: str, params: dict[str, Tile | Option], signature: insp
         for n, k in params.items()
         if isinstance(k, Tile) and not k.many
     )
-    check = (
-        f"    if {scopes}: _check_scopes(recorder, {', '.join(n for n, k in params.items() if isinstance(k, Tile) and not k.many)})\n"
-        if scopes
-        else ""
-    )
+    tensors = ", ".join(n for n, k in params.items() if isinstance(k, Tile) and not k.many)
+    check = f"    if {scopes}: _check_scopes(recorder, {tensors})\n" if scopes else ""
     source = (
         f"def {name}({', '.join(heads)}):\n"
         f"    operands, attrs = {{}}, {{}}\n"

@@ -1,26 +1,36 @@
 """Execution: the trace's instructions as NumPy on simulated memories.
 
-One machine is one core. Arithmetic is float32 inside an engine with one rounding on write; with `precise=False`
-low-precision tensors keep what float32 can hold of the arithmetic only where their bytes allow (see `simulate`).
-Dynamic rules are raised here under the names that static legality uses: bounds of run-time addresses, unwritten data
-that reaches an index, a register or an output, and the step budget.
+One machine is one core. Arithmetic is float32 inside an engine with one rounding on write (none where the memory
+keeps low precision wide, see `memory`). Dynamic rules are raised here under the names that static legality uses:
+bounds of run-time addresses, unwritten data that reaches an index, a register or an output, and the step budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nkismith.verify.simulator.dtypes import STORAGE, as_float32, cast
+from nkismith.verify.simulator.dtypes import STORAGE, as_float32, cast, truncate_tf32
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.hardware import PARTITIONS, Target
 from nkismith.verify.simulator.instruction import define
-from nkismith.verify.simulator.memory import Memory
+from nkismith.verify.simulator.memory import WIDENED, Memory
 from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, ScalarRef, While
 
 STEP_BUDGET = 20_000_000
+FLOAT32 = STORAGE["float32"]
+
+
+class Accumulator:
+    """The reduce registers of an engine: one float32 a lane, and which lanes hold nothing defined."""
+
+    __slots__ = ("undefined", "values")
+
+    def __init__(self) -> None:
+        self.values = np.zeros(PARTITIONS, FLOAT32)
+        self.undefined = np.ones(PARTITIONS, bool)
 
 
 class Machine:
@@ -42,13 +52,17 @@ class Machine:
         self.core, self.lnc, self.files = core, lnc, files
         self.scalars: dict[int, int] = {}
         self.tainted_scalars: set[int] = set()
-        self.accumulators: dict[str, np.ndarray] = {}  # engine -> one float32 a lane
-        self.matmul_written: dict[int, np.ndarray] = {}  # PSUM buffer -> elements a matmul has written
-        self.random = np.random.default_rng(seed)
+        self.accumulators = {"vector": Accumulator(), "scalar": Accumulator()}
+        # What matmuls wrote: PSUM buffer -> element size -> a mask, or True for all of it.
+        self.matmul_written: dict[int, dict[int, np.ndarray | bool]] = {}
+        self.seed = seed
+        self.generators: dict[str, object] = {}  # engine -> its pseudo random number generator
         self.warnings: list[tuple[int, str]] = []
         self.post: dict = {}  # what the cores of a launch exchange
+        self.console: Callable[[str], None] | None = None  # where nl.device_print goes; None: nowhere
         self._steps = steps
         self._site: Site | None = None
+        self._resolved: dict[str, Operand] = {}
         self._taints: dict[str, np.ndarray | None] = {}
         self._scoped: dict[int, list[Buffer]] | None = None
 
@@ -121,43 +135,61 @@ class Machine:
         """Execute one instruction. Returns what it waits for, or None when it is done."""
         self._tick(instr)
         definition = define(instr.op)
-        site = Site(instr, definition, self.buffers, self.target, self.lnc, self.files)
-        for operand in instr.operands.values():
-            if not self.memory.holds(operand.buffer):
-                self.memory.allocate(self.buffers[operand.buffer])
-        self._site = site
-        self._resolved: dict[str, Operand] = {}
-        self._taints = {}
-        dirty = False
-        reads = definition.reads if not definition.accumulates(site) else (*definition.reads, *definition.writes)
-        for name in instr.operands:
+        site = self._site = Site(instr, definition, self.buffers, self.target, self.lnc, self.files)
+        self._resolved = {}
+        taints = self._taints = {}
+        reads, memory, dirty = definition.reads, self.memory, False
+        for name, operand in instr.operands.items():
+            if not memory.holds(operand.buffer):
+                memory.allocate(self.buffers[operand.buffer])
+            term = operand.dynamic
+            if term is not None and term.index is not None and not memory.holds(term.index.buffer):
+                memory.allocate(self.buffers[term.index.buffer])
             if name in reads or name.rstrip("0123456789") in reads:
-                taint = self._taint(name)
-                self._taints[name] = taint
+                taint = taints[name] = memory.taint(operand) if term is None else self.current_taint(name)
                 dirty = dirty or taint is not None
-        waiting = definition.run(self, site)
-        if waiting is not None:
-            return waiting
-        if callable(definition.taint):
-            definition.taint(self, site)
-        else:
-            for name in definition.writes:
-                if name in instr.operands:
-                    self.mark(name, self._flow(definition.taint, name) if dirty else False)
+        with np.errstate(all="ignore"):
+            waiting = definition.run(self, site)
+            if waiting is not None:
+                return waiting
+            if callable(definition.taint):
+                definition.taint(self, site)
+            else:
+                for name in definition.writes:
+                    if name in instr.operands:
+                        self.mark(name, self.flow(name, definition.taint) if dirty else False)
         return None
+
+    def warn(self, text: str) -> None:
+        """Note, once a line, something that hardware accepts and the documentation does not, or does oddly."""
+        assert self._site is not None
+        warning = (self._site.instr.line, f"{self._site.instr.op}: {text}")
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
     def value(self, number: int | ScalarRef) -> int:
         """A compile-time int, or the value of a run-time scalar."""
-        return self.scalars[number.id] if isinstance(number, ScalarRef) else number
+        if not isinstance(number, ScalarRef):
+            return number
+        value = self.scalars.get(number.id)
+        if value is None:
+            line = self._site.instr.line if self._site else None
+            raise LegalityError(
+                "unwritten_scalar", "reads a register that nothing wrote", "give it a value: register_alloc(0)", line
+            )
+        return value
 
     def operand(self, name: str) -> Operand:
         """The operand with its run-time scalar term added to the offset. Raises when it leaves the buffer."""
+        assert self._site is not None
+        operand = self._site.instr.operands[name]
+        if operand.dynamic is None:
+            return operand
         found = self._resolved.get(name)
         if found is None:
-            assert self._site is not None
-            found = self._resolved[name] = self._resolve(self._site.instr.operands[name], name)
+            found = self._resolved[name] = self._resolve(operand, name)
         return found
 
     def _resolve(self, operand: Operand, name: str) -> Operand:
@@ -166,17 +198,20 @@ class Machine:
             return operand
         assert self._site is not None
         if term.scalar is not None:
-            value = self.scalars[term.scalar.id]
+            value = self.value(term.scalar)
         else:
             assert term.index is not None
             if self.memory.taint(term.index) is not None:
                 raise self._site.refuse("unwritten_index", f"{name} is addressed by an index nothing wrote", "load it")
             value = int(self.memory.view(term.index).reshape(-1)[0])
-        if term.limit and not 0 <= value < term.limit:
-            raise self._out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
         moved = operand._replace(offset=operand.offset + value * term.stride, dynamic=None)
         low, high = extent(moved)
         buffer = self.buffers[operand.buffer]
+        outside = bool(term.limit and not 0 <= value < term.limit)
+        if self._site.attr("oob_mode") == "skip" and (outside or low < 0 or high > row_elements(buffer, operand.dtype)):
+            return operand._replace(offset=0, pattern=((1, 0),), dynamic=None)  # nothing is moved
+        if outside:
+            raise self._out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
         if low < 0 or high > row_elements(buffer, operand.dtype):
             raise self._out_of_bounds(
                 name, f"run-time offset {value} reaches element {high - 1} of {row_elements(buffer, operand.dtype)}"
@@ -194,12 +229,18 @@ class Machine:
     def raw(self, name: str) -> np.ndarray:
         """Values of an on-chip operand as [P, N] in storage dtype; tensor indirection gathered."""
         operand = self.operand(name)
+        if operand.dynamic is None:
+            values = self.memory.view(operand)
+            return values if values.ndim == 2 else values.reshape(operand.partitions or 1, -1)
         values = self.memory.view(self._columns(operand)).reshape(operand.partitions or 1, -1)
-        return self._gathered(values, operand) if operand.dynamic is not None else values
+        return self._gathered(values, operand)
 
     def f32(self, name: str) -> np.ndarray:
-        """Values of an on-chip operand as float32 [P, N]."""
-        return as_float32(self.raw(name), self.operand(name).dtype)
+        """Values of an on-chip operand as float32 [P, N]; may be a view of memory."""
+        values, dtype = self.raw(name), self.operand(name).dtype
+        if dtype == "tfloat32" and self.memory.precise:
+            return truncate_tf32(values)
+        return as_float32(values, dtype)
 
     def vector(self, name: str, default: float = 0.0) -> np.ndarray | np.float32:
         """A per-partition operand: float32 [P, 1] from a tile, or a float32 number."""
@@ -211,19 +252,53 @@ class Machine:
             value = self.value(value)
         return np.float32(default if value is None else value)
 
+    def cast(self, values: np.ndarray, dtype: str) -> np.ndarray:
+        """Values rounded to a dtype, or as they are where the memory keeps that dtype wide."""
+        wide = not self.memory.precise and (dtype in WIDENED or dtype == "tfloat32")
+        return values.astype(FLOAT32) if wide else cast(values, dtype)
+
+    def emit(self, name: str, function: Callable[..., np.ndarray], *inputs: object) -> np.ndarray:
+        """Write function(*inputs), which takes `out=` as NumPy's own do; straight into memory if nothing rounds.
+
+        Returns the float32 results [P, N]: a view of memory, or what was rounded.
+        """
+        out = self._direct(name)
+        if out is not None:
+            return function(*inputs, out=out)
+        result = function(*inputs)
+        self.put(name, result)
+        return result
+
+    def _direct(self, name: str) -> np.ndarray | None:
+        """A writable float32 [P, N] view of an operand, if writing all of it needs neither cast nor scatter."""
+        operand = self.operand(name)
+        if operand.dynamic is not None or operand.dtype == "tfloat32":
+            return None
+        view = self.memory.view(operand, overwrite=True)
+        if view.dtype != FLOAT32:
+            return None
+        if view.ndim == 2:
+            return view
+        try:
+            return np.reshape(view, (view.shape[0], -1), copy=False)
+        except ValueError:
+            return None
+
     def put(self, name: str, values: np.ndarray) -> None:
         """Write an operand: one rounding to its dtype. `values` has its element count (or broadcasts to [P, N])."""
         operand = self.operand(name)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rounded = cast(values, operand.dtype)
         if operand.dynamic is not None and operand.dynamic.kind == "gather":
-            self._scatter(operand, rounded)
+            self._scatter(operand, self.cast(values, operand.dtype))
             return
-        view = self.memory.view(operand)
-        if rounded.size == view.size:
-            view[...] = rounded.reshape(view.shape)
+        view = self.memory.view(operand, overwrite=True)
+        if view.dtype != FLOAT32 or operand.dtype == "tfloat32":
+            values = self.cast(values, operand.dtype)
+        if values.size == 1:
+            view[...] = values.reshape(())
+        elif values.size == view.size:
+            view[...] = values.reshape(view.shape)
         else:
-            view[...] = np.broadcast_to(rounded, (view.shape[0], view.size // view.shape[0])).reshape(view.shape)
+            view[...] = np.broadcast_to(values, (view.shape[0], view.size // view.shape[0])).reshape(view.shape)
 
     def put_raw(self, name: str, values: np.ndarray) -> None:
         """Write bits as they are; `values` has the operand's storage dtype."""
@@ -231,7 +306,7 @@ class Machine:
         if operand.dynamic is not None and operand.dynamic.kind == "gather":
             self._scatter(operand, values)
             return
-        view = self.memory.view(operand)
+        view = self.memory.view(operand, overwrite=True)
         view[...] = values.reshape(view.shape)
 
     # -- tensor indirection ---------------------------------------------------------------------------------------
@@ -273,7 +348,8 @@ class Machine:
 
     # -- unwritten data -------------------------------------------------------------------------------------------
 
-    def _taint(self, name: str) -> np.ndarray | None:
+    def current_taint(self, name: str) -> np.ndarray | None:
+        """Mask of the unwritten elements an operand holds now, in its own shape; None if clean."""
         operand = self.operand(name)
         if operand.dynamic is not None and operand.dynamic.kind == "vector":
             return None  # the DMA that reads through a vector of rows looks at them itself
@@ -310,9 +386,11 @@ class Machine:
         np.put_along_axis(mask.reshape(operand.partitions, -1), rows, tainted, axis=1)
         self.memory.mark(columns, mask)
 
-    def _flow(self, how: str, name: str) -> np.ndarray | bool:
-        """Taint of an output from the inputs' taints."""
+    def flow(self, name: str, how: str = "elementwise") -> np.ndarray | bool:
+        """Taint that reaches an output from the inputs' taints: False or a mask [P, N]. `how` as in `instruction`."""
         masks = [self.taint(n) for n in self._taints if self._taints[n] is not None]
+        if not masks:
+            return False
         operand = self.operand(name)
         rows, free = operand.partitions or 1, operand.free
         if how == "all" or not operand.partitions:
@@ -327,12 +405,6 @@ class Machine:
             else:
                 out |= mask.any(axis=1, keepdims=True)
         return out
-
-    def lanes(self, engine: str, fill: float = 0.0) -> np.ndarray:
-        """The accumulator register of an engine, float32 [128]."""
-        if engine not in self.accumulators:
-            self.accumulators[engine] = np.full(PARTITIONS, fill, np.float32)
-        return self.accumulators[engine]
 
 
 def extent(operand: Operand) -> tuple[int, int]:

@@ -2,159 +2,223 @@
 
 A buffer is an array of bytes, one row a partition (HBM: one row in all). The written-mask has one entry an element
 of the buffer's own dtype, True where nothing was written or where unwritten data flowed in; a buffer that is
-written throughout drops its mask. Fresh float memory holds NaN, for display only: the mask decides.
+written throughout has none. Unwritten floats read as NaN, integers as 0, for display only: the mask decides.
+
+In high-precision mode (`precise=False`) buffers of the dtypes in WIDENED hold float32, and a write keeps what the
+engine computed instead of rounding it. The first access that reinterprets such a buffer as another dtype needs its
+bits: the buffer is rounded to its own dtype then, and stays so.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from nkismith.verify.simulator.dtypes import FLOATS, ITEMSIZE, STORAGE
+from nkismith.verify.simulator.dtypes import FLOATS, FP8, ITEMSIZE, SIXTEEN_BIT_FLOATS, STORAGE, cast
 from nkismith.verify.simulator.trace import Buffer, Operand
+
+WIDENED = SIXTEEN_BIT_FLOATS | FP8
+_FLOAT32 = STORAGE["float32"]
+_FRESH: Any = object()  # a mask: nothing of the buffer is written, and its bytes are not set
+
+
+class _Cell:
+    """One buffer: its bytes as rows, its mask, and the dtype its elements are stored in."""
+
+    __slots__ = ("buffer", "data", "mask", "size", "store")
+
+    def __init__(self, buffer: Buffer, data: np.ndarray, mask: Any, store: np.dtype) -> None:
+        self.buffer, self.data, self.mask, self.store, self.size = buffer, data, mask, store, store.itemsize
+
+    @property
+    def wide(self) -> bool:
+        """Are the elements stored as float32 although the dtype is narrower?"""
+        return self.store is not STORAGE[self.buffer.dtype]
 
 
 class Memory:
     """Storage of the buffers of one trace; cores share it, as they share HBM."""
 
-    def __init__(self) -> None:
-        self._bytes: dict[int, np.ndarray] = {}
-        self._masks: dict[int, np.ndarray | None] = {}
-        self._buffers: dict[int, Buffer] = {}
+    def __init__(self, precise: bool = True) -> None:
+        self.precise = precise
+        self._cells: dict[int, _Cell] = {}
+
+    # -- buffers --------------------------------------------------------------------------------------------------
 
     def allocate(self, buffer: Buffer) -> None:
-        """Make (or remake) a buffer: unwritten, NaN in floats."""
-        rows = buffer.shape[0] if buffer.space != "hbm" else 1
-        store = STORAGE[buffer.dtype]
-        values = np.zeros((rows, buffer.free), store)
-        if buffer.dtype in FLOATS:
-            values.fill(np.nan)
-        self._buffers[buffer.id] = buffer
-        self._bytes[buffer.id] = values.view(np.uint8).reshape(rows, -1)
-        self._masks[buffer.id] = np.ones((rows, buffer.free), bool)
-
-    def forget(self, buffer: Buffer) -> None:
-        """The contents are stale again: a loop body begins anew."""
-        self._masks[buffer.id] = np.ones((self._bytes[buffer.id].shape[0], buffer.free), bool)
-
-    def free(self, id: int) -> None:
-        """Drop a buffer that nothing reads any more."""
-        self._bytes.pop(id, None)
-        self._masks.pop(id, None)
+        """Make (or remake) a buffer with nothing written."""
+        store = self._store(buffer)
+        rows = _rows(buffer)
+        self._cells[buffer.id] = _Cell(buffer, np.empty((rows, buffer.free * store.itemsize), np.uint8), _FRESH, store)
 
     def load(self, buffer: Buffer, values: np.ndarray) -> None:
         """Set a whole buffer, for kernel inputs and constants. `values` has its shape and storage dtype."""
-        rows = buffer.shape[0] if buffer.space != "hbm" else 1
-        data = np.ascontiguousarray(values, STORAGE[buffer.dtype]).reshape(rows, -1)
-        self._buffers[buffer.id] = buffer
-        self._bytes[buffer.id] = data.view(np.uint8).reshape(rows, -1).copy()
-        self._masks[buffer.id] = None
+        store = self._store(buffer)
+        rows = _rows(buffer)
+        data = np.array(values, store, order="C").reshape(rows, -1).view(np.uint8)
+        self._cells[buffer.id] = _Cell(buffer, data, None, store)
+
+    def forget(self, buffer: Buffer) -> None:
+        """The contents are stale again: a loop body begins anew."""
+        self._cells[buffer.id].mask = _FRESH
+
+    def free(self, id: int) -> None:
+        """Drop a buffer that nothing reads any more."""
+        self._cells.pop(id, None)
 
     def holds(self, id: int) -> bool:
         """Is the buffer allocated?"""
-        return id in self._bytes
+        return id in self._cells
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all buffers that are held."""
+        return sum(cell.data.nbytes for cell in self._cells.values())
 
     def whole(self, buffer: Buffer) -> np.ndarray:
-        """The buffer's values in its own shape and dtype (a view)."""
-        return self._bytes[buffer.id].view(STORAGE[buffer.dtype]).reshape(buffer.shape)
+        """The buffer's values in its own shape (a view); float32 where a low-precision buffer is kept wide."""
+        cell = self._cells[buffer.id]
+        if cell.mask is _FRESH:
+            self._poison(cell)
+        return cell.data.view(cell.store).reshape(buffer.shape)
 
-    def unwritten(self, buffer: Buffer) -> np.ndarray | None:
-        """Mask of the whole buffer, True where unwritten; None if all is written."""
-        mask = self._masks[buffer.id]
-        return mask.reshape(buffer.shape) if mask is not None and mask.any() else None
+    def _store(self, buffer: Buffer) -> np.dtype:
+        return _FLOAT32 if not self.precise and buffer.dtype in WIDENED else STORAGE[buffer.dtype]
 
-    def view(self, operand: Operand) -> np.ndarray:
-        """A writable array over a static operand. Raises ValueError if it leaves the buffer."""
-        data = self._bytes[operand.buffer]
-        size = ITEMSIZE[operand.dtype]
+    def _narrow(self, cell: _Cell) -> None:
+        """Round a wide buffer to its own dtype: somebody looks at its bits."""
+        if cell.mask is _FRESH:
+            self._poison(cell)
+        values = cast(cell.data.view(_FLOAT32), cell.buffer.dtype)
+        cell.data, cell.store = values.view(np.uint8), STORAGE[cell.buffer.dtype]
+        cell.size = cell.store.itemsize
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def view(self, operand: Operand, overwrite: bool = False) -> np.ndarray:
+        """A writable array over a static operand, of its storage dtype (float32 where the buffer is kept wide).
+
+        `overwrite` promises that the caller sets every element before anything else looks at the buffer.
+        Raises ValueError if the operand leaves the buffer.
+        """
+        id_, dtype, start, partitions, offset, pattern, _ = operand
+        cell = self._cells[id_]
+        if cell.mask is _FRESH and not (overwrite and covers(operand, cell.buffer)):
+            self._poison(cell)
+        store = cell.store
+        if dtype != cell.buffer.dtype:
+            if cell.wide:
+                self._narrow(cell)
+            store = STORAGE[dtype]
+        size = store.itemsize
+        data = cell.data
         row = data.shape[1]
         shape: tuple[int, ...]
         strides: tuple[int, ...]
-        if operand.partitions:
-            shape = (operand.partitions, *[n for _, n in operand.pattern])
-            strides = (row, *[s * size for s, _ in operand.pattern])
+        if len(pattern) == 1:
+            ((stride, count),) = pattern
+            shape, strides = (count,), (stride * size,)
         else:
-            shape = tuple([n for _, n in operand.pattern])
-            strides = tuple([s * size for s, _ in operand.pattern])
-        return np.ndarray(shape, STORAGE[operand.dtype], data, operand.start * row + operand.offset * size, strides)
+            shape = tuple([n for _, n in pattern])
+            strides = tuple([s * size for s, _ in pattern])
+        if partitions:
+            shape, strides = (partitions, *shape), (row, *strides)
+        return np.ndarray(shape, store, data, start * row + offset * size, strides)
+
+    # -- what is written ------------------------------------------------------------------------------------------
+
+    def fresh(self, id: int) -> bool:
+        """Has nothing of the buffer been written?"""
+        return self._cells[id].mask is _FRESH
 
     def taint(self, operand: Operand) -> np.ndarray | None:
         """True where a static operand reads unwritten data; None if it reads none."""
-        mask = self._masks[operand.buffer]
-        if mask is None:
+        cell = self._cells[operand.buffer]
+        if cell.mask is None:
             return None
-        seen = self._mask_view(mask, operand)
-        return seen.copy() if seen.any() else None
+        if cell.mask is _FRESH:
+            self._poison(cell)
+        seen = _entries(cell, operand)
+        if seen.any():
+            return seen.any(axis=-1) if seen.ndim > len(operand.shape) else seen.copy()
+        if covers(operand, cell.buffer):
+            cell.mask = None
+        return None
 
     def mark(self, operand: Operand, tainted: np.ndarray | bool) -> None:
         """Record what a write of a static operand left: False written, True unwritten data went in."""
-        mask = self._masks[operand.buffer]
-        if mask is None:
-            if tainted is False or not np.any(tainted):
+        cell = self._cells[operand.buffer]
+        if tainted is False or not np.any(tainted):
+            if cell.mask is None:
                 return
-            mask = self._masks[operand.buffer] = np.zeros(
-                (self._bytes[operand.buffer].shape[0], self._row(operand)), bool
-            )
-        if tainted is False and operand.size * ITEMSIZE[operand.dtype] == self._bytes[operand.buffer].size:
-            if all(s for s, _ in operand.pattern):
-                self._masks[operand.buffer] = None
+            if covers(operand, cell.buffer):
+                cell.mask = None
                 return
-        self._mask_view(mask, operand, write=True)[...] = self._spread(operand, tainted)
+            tainted = False
+        if cell.mask is None:
+            cell.mask = np.zeros((cell.data.shape[0], cell.buffer.free), bool)
+        elif cell.mask is _FRESH:  # all of it was just set
+            cell.mask = np.ones((cell.data.shape[0], cell.buffer.free), bool)
+        seen = _entries(cell, operand)
+        spread = isinstance(tainted, np.ndarray) and seen.ndim > len(operand.shape)
+        seen[...] = tainted[..., None] if spread else tainted  # type: ignore[index]
 
-    def _row(self, operand: Operand) -> int:
-        return self._buffers[operand.buffer].free
+    def _poison(self, cell: _Cell) -> None:
+        """Give a buffer that nothing wrote its mask and its display values."""
+        cell.mask = np.ones((cell.data.shape[0], cell.buffer.free), bool)
+        cell.data.view(cell.store)[...] = np.nan if cell.buffer.dtype in FLOATS else 0
 
-    def _spread(self, operand: Operand, tainted: np.ndarray | bool) -> np.ndarray | bool:
-        granules = ITEMSIZE[operand.dtype] // ITEMSIZE[self._buffers[operand.buffer].dtype]
-        return tainted[..., None] if granules > 1 and isinstance(tainted, np.ndarray) else tainted
 
-    def _mask_view(self, mask: np.ndarray, operand: Operand, write: bool = False) -> np.ndarray:
-        """The mask entries of an operand, shaped like it (reads) or with granules as a last dimension (writes)."""
-        own, size = ITEMSIZE[self._buffers[operand.buffer].dtype], ITEMSIZE[operand.dtype]
-        row = mask.shape[1]
-        if size == own:
-            offset, steps, extra = operand.offset, operand.pattern, ()
-        elif size > own:  # one element of the operand covers several of the buffer
-            wide = size // own
-            offset, steps = operand.offset * wide, tuple((s * wide, n) for s, n in operand.pattern)
-            extra = ((1, wide),) if write else ()
-        else:  # several elements of the operand share one of the buffer
-            return self._narrow_mask(mask, operand, own // size)
-        pattern = (*steps, *extra)
-        shape = [n for _, n in pattern]
-        strides = [s for s, _ in pattern]
-        if operand.partitions:
-            shape, strides = [operand.partitions, *shape], [row, *strides]
-        return np.ndarray(tuple(shape), bool, mask, operand.start * row + offset, tuple(strides))
+def _entries(cell: _Cell, operand: Operand) -> Any:
+    """The mask entries of an operand, shaped like it; a last dimension more where one element covers several."""
+    mask = cell.mask
+    own, size = ITEMSIZE[cell.buffer.dtype], ITEMSIZE[operand.dtype]
+    if size < own:  # several elements of the operand share one of the buffer
+        return _Shared(mask, operand, own // size)
+    wide, row = size // own, mask.shape[1]
+    shape = [n for _, n in operand.pattern]
+    strides = [s * wide for s, _ in operand.pattern]
+    if wide > 1:
+        shape, strides = [*shape, wide], [*strides, 1]
+    if operand.partitions:
+        shape, strides = [operand.partitions, *shape], [row, *strides]
+    return np.ndarray(tuple(shape), bool, mask, operand.start * row + operand.offset * wide, tuple(strides))
 
-    def _narrow_mask(self, mask: np.ndarray, operand: Operand, share: int) -> np.ndarray:
-        # Marking a part of an element marks all of it: a byte view of a wider tile is written piece by piece.
-        steps = np.array([operand.offset])
+
+def _rows(buffer: Buffer) -> int:
+    return buffer.shape[0] if buffer.space != "hbm" else 1
+
+
+def covers(operand: Operand, buffer: Buffer) -> bool:
+    """Does a static operand touch every element of its buffer?"""
+    elements = _rows(buffer) * buffer.free
+    return operand.size * ITEMSIZE[operand.dtype] == elements * ITEMSIZE[buffer.dtype] and all(
+        s or n == 1 for s, n in operand.pattern
+    )
+
+
+class _Shared:
+    """Mask entries of an operand whose elements share those of a wider buffer: behaves like an array view.
+
+    Marking a part of an element marks all of it: a byte view of a wider tile is written piece by piece.
+    """
+
+    def __init__(self, mask: np.ndarray, operand: Operand, share: int) -> None:
+        steps = np.array(operand.offset)
         for stride, extent in operand.pattern:
             steps = steps[..., None] + np.arange(extent) * stride
-        index = (steps // share).reshape([n for _, n in operand.pattern])
         rows = np.arange(operand.start, operand.start + (operand.partitions or 1))
-        return _Scatter(mask, rows, index, bool(operand.partitions))  # type: ignore[return-value]
-
-
-class _Scatter:
-    """Mask entries reached through an index: reads and writes like an array view."""
-
-    def __init__(self, mask: np.ndarray, rows: np.ndarray, index: np.ndarray, on_chip: bool) -> None:
-        self.mask, self.rows, self.index, self.on_chip = mask, rows, index, on_chip
-
-    def _key(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = self.rows.reshape(-1, *[1] * self.index.ndim)
-        return rows, self.index[None]
-
-    def _values(self) -> np.ndarray:
-        values = self.mask[self._key()]
-        return values if self.on_chip else values[0]
-
-    def any(self) -> bool:
-        return bool(self._values().any())
+        self._mask, self._on_chip = mask, bool(operand.partitions)
+        self._key = rows.reshape(-1, *[1] * steps.ndim), (steps // share)[None]
+        self.ndim = steps.ndim + self._on_chip
 
     def copy(self) -> np.ndarray:
-        return self._values()
+        values = self._mask[self._key]
+        return values if self._on_chip else values[0]
+
+    def any(self) -> bool:
+        return bool(self._mask[self._key].any())
 
     def __setitem__(self, _: object, tainted: np.ndarray | bool) -> None:
-        self.mask[self._key()] = tainted
+        self._mask[self._key] = tainted

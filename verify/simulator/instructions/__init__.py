@@ -2,6 +2,20 @@
 
 from nkismith.verify.simulator.cards import cards
 from nkismith.verify.simulator.instruction import TABLE
-from nkismith.verify.simulator.instructions import control, dma, gpsimd, scalar, tensor, vector, vector_reduce
+from nkismith.verify.simulator.instructions import (
+    control,
+    dma,
+    gpsimd,
+    mx,
+    scalar,
+    tensor,
+    vector,
+    vector_random,
+    vector_reduce,
+    vector_select,
+)
 
-__all__ = ["TABLE", "cards", "control", "dma", "gpsimd", "scalar", "tensor", "vector", "vector_reduce"]
+__all__ = [
+    "TABLE", "cards", "control", "dma", "gpsimd", "mx", "scalar", "tensor", "vector", "vector_random",
+    "vector_reduce", "vector_select",
+]  # fmt: skip

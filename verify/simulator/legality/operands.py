@@ -5,6 +5,7 @@ from __future__ import annotations
 from nkismith.verify.simulator.hardware import PARTITIONS, Target
 from nkismith.verify.simulator.instruction import Tile, define
 from nkismith.verify.simulator.instructions import TABLE
+from nkismith.verify.simulator.legality.indirection import check_indirect
 from nkismith.verify.simulator.machine import extent, row_elements
 from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Buffer, Instr
@@ -48,6 +49,8 @@ def _check_operand(site: Site, name: str, kind: Tile) -> None:
         raise site.refuse("buffer", f"{name} is in {buffer.space}", f"it must be in {' or '.join(kind.spaces)}")
     if operand.dtype not in kind.dtypes:
         raise site.refuse("dtype", f"{name} is {operand.dtype}", f"one of {', '.join(sorted(kind.dtypes))}")
+    if operand.dynamic is not None and operand.dynamic.kind == "gather":
+        check_indirect(site, name, kind)
     if kind.vector and site.has(name) and operand.free != 1:
         raise site.refuse("vector_shape", f"{name} is {operand.shape}", "a number or a (P, 1) tile")
     if operand.partitions:
@@ -63,7 +66,7 @@ def _check_operand(site: Site, name: str, kind: Tile) -> None:
                 f"{name} reaches partition {operand.start + operand.partitions} of {buffer.shape[0]}",
                 "",
             )
-        if site.engine != "dma":
+        if site.engine != "dma" and kind.aligned:
             _check_start(site, name, operand.partitions, operand.start + (buffer.address[0] if buffer.address else 0))
     if operand.dynamic is None:
         low, high = extent(operand)

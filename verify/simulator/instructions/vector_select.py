@@ -1,0 +1,452 @@
+"""VectorE: selection by predicate and range, the largest eight and where they are, moves between lanes."""
+
+import numpy as np
+
+from nkismith.verify.simulator.dtypes import FLOATS
+from nkismith.verify.simulator.enums import reduce_cmd
+from nkismith.verify.simulator.hardware import QUADRANT
+from nkismith.verify.simulator.instruction import (
+    ENUM,
+    NUMBERS,
+    OP,
+    PLAIN,
+    inout,
+    instruction,
+    out,
+    tile,
+    tile_or_number,
+    vector,
+)
+from nkismith.verify.simulator.instructions.accumulators import accumulate, check_accumulator, lanes_of
+from nkismith.verify.simulator.instructions.checks import (
+    FLOAT_VECTOR,
+    check_column,
+    check_free,
+    check_one_psum,
+    check_rank,
+    check_same_dtype,
+    check_same_elements,
+    check_vectors,
+)
+from nkismith.verify.simulator.operators import ALU
+
+RESET_REDUCE = reduce_cmd.reset_reduce
+IDLE = reduce_cmd.idle
+FP32_MIN = float(np.finfo(np.float32).min)
+PREDICATE = frozenset({"uint8", "uint16", "uint32", "bool_"})
+SELECT_PREDICATE = frozenset({"int8", "uint8", "int16", "uint16", "bool_"})
+SELECT_DTYPES = NUMBERS - {"tfloat32", "int32", "uint32"}
+INDEX_DTYPES = frozenset({"uint16", "uint32"})
+COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+LARGEST_INDEX = 1 << 24  # integers up to here are exact in float32
+SEARCH_MIN, SEARCH_MAX = 8, 16384
+KEEP = 255  # entry of a shuffle mask that leaves the partition as it is
+
+
+class _Maximum:
+    """The operator that range_select and select_reduce reduce with."""
+
+    nki_op = "maximum"
+
+
+MAXIMUM = _Maximum()
+
+
+@instruction(
+    engines=("vector",),
+    limits=(
+        "src and predicate not both in PSUM",
+        "src a tile of dst's dtype, or a number: float into floats, int into integers",
+        "reverse_pred only with a number",
+        "at most 4 dimensions",
+    ),
+    cost="max(64, N) with one input in PSUM, else max(64, 2N)",
+)
+class tensor_copy_predicated:
+    """dst = src where predicate is not 0; elsewhere dst stays as it is."""
+
+    def signature(
+        dst: inout(indirect=True),
+        src: tile_or_number(),
+        predicate: tile(dtypes=PREDICATE, indirect=True),
+        reverse_pred: PLAIN = False,
+    ): ...
+
+    def check(site):
+        check_same_elements(site, "dst", "predicate")
+        check_rank(site, 4, "dst", "src", "predicate")
+        if site.has("src"):
+            check_same_elements(site, "dst", "src")
+            check_same_dtype(site, "src", "dst")
+            check_one_psum(site, "src", "predicate")
+            if site.attr("reverse_pred"):
+                raise site.refuse("reverse", "reverse_pred with a tile as src", "swap the predicate, or use a number")
+            return
+        value = site.attr("src")
+        if value is None:
+            raise site.refuse("operand_missing", "src is None", "a tile or a number")
+        if isinstance(value, float) != (site.dtype("dst") in FLOATS):
+            kind = "float" if isinstance(value, float) else "int"
+            raise site.refuse("dtype", f"the {kind} {value} into {site.dtype('dst')}", "a number of dst's kind")
+
+    def run(m, site):
+        chosen = m.raw("predicate") != 0
+        if site.attr("reverse_pred"):
+            chosen = ~chosen
+        if site.has("src"):
+            source = m.raw("src")
+        else:
+            number = np.asarray([[site.attr("src")]], np.float32 if site.dtype("dst") in FLOATS else np.int64)
+            source = m.cast(number, site.dtype("dst"))
+        m.put_raw("dst", np.where(chosen, source, m.raw("dst")))
+
+    def taint(m, site):
+        chosen = m.raw("predicate") != 0
+        if site.attr("reverse_pred"):
+            chosen = ~chosen
+        clean = np.zeros(chosen.shape, bool)
+        source, old = m.taint("src") if site.has("src") else None, m.taint("dst")
+        mask = np.where(chosen, clean if source is None else source, clean if old is None else old)
+        if m.taint("predicate") is not None:
+            mask |= m.taint("predicate")
+        m.mark("dst", mask if mask.any() else False)
+
+
+@instruction(
+    engines=("vector",),
+    limits=(
+        "bounds are (P, 1) float32 tiles",
+        "comparisons: equal, less, less_equal, greater, greater_equal",
+        "on_false_value is the smallest float32",
+        "range_start + N <= 2^24",
+        "reduce_op: maximum",
+    ),
+    cost="max(64, N)",
+)
+class range_select:
+    """dst = on_true_tile where (i comp_op0 bound0) and (i comp_op1 bound1), else on_false_value.
+
+    i is range_start plus the index along the free axes. The maximum of each lane goes into the accumulator of VectorE
+    and, if asked for, to reduce_res. In 16-bit and fp8 tiles the false value becomes -inf: keep reduce_res float32.
+    """
+
+    def signature(
+        dst: out(dtypes=FLOATS),
+        on_true_tile: tile(dtypes=FLOATS),
+        comp_op0: OP,
+        comp_op1: OP,
+        bound0: tile(dtypes=FLOAT_VECTOR),
+        bound1: tile(dtypes=FLOAT_VECTOR),
+        reduce_cmd: ENUM = RESET_REDUCE,
+        reduce_res: out(dtypes=FLOATS, optional=True) = None,
+        reduce_op: OP = MAXIMUM,
+        range_start: PLAIN = 0,
+        on_false_value: PLAIN = FP32_MIN,
+    ): ...
+
+    def check(site):
+        for name in ("comp_op0", "comp_op1"):
+            if site.attr(name) not in COMPARISONS:
+                raise site.refuse("operator", f"{name}={site.attr(name)}", f"one of {', '.join(COMPARISONS)}")
+        check_same_elements(site, "dst", "on_true_tile")
+        for name in ("bound0", "bound1"):
+            check_column(site, name, "on_true_tile")
+        check_maximum(site)
+        check_accumulator(site, ("idle", "reset", "reduce", "reset_reduce"), like="on_true_tile")
+        start = site.attr("range_start")
+        if not isinstance(start, int):
+            raise site.refuse("range_start", f"range_start={start!r}", "an int known while building")
+        if start + site.free("dst") > LARGEST_INDEX or start < -LARGEST_INDEX:
+            raise site.refuse(
+                "range_start", f"indices up to {start + site.free('dst')}", "they are compared in float32"
+            )
+        if np.float32(site.attr("on_false_value")) != np.float32(FP32_MIN):
+            raise site.refuse("on_false_value", f"on_false_value={site.attr('on_false_value')}", f"only {FP32_MIN}")
+
+    def run(m, site):
+        result = np.where(in_range(m, site), m.f32("on_true_tile"), np.float32(FP32_MIN))
+        m.put("dst", result)
+        accumulate(m, site, result, "maximum", engine="vector", like="on_true_tile")
+
+    def taint(m, site):
+        mask = m.taint("on_true_tile")
+        mask = False if mask is None else mask & in_range(m, site)
+        for name in ("bound0", "bound1"):
+            if m.taint(name) is not None:
+                mask = mask | np.broadcast_to(m.taint(name), (site.partitions("dst"), site.free("dst")))
+        mark_selected(m, site, mask, "on_true_tile")
+
+
+def in_range(m, site):
+    """Where range_select keeps its tile: a mask [P, N]."""
+    index = np.arange(site.attr("range_start"), site.attr("range_start") + site.free("dst")).astype(np.float32)[None]
+    first = ALU[site.attr("comp_op0")].apply(index, m.f32("bound0").reshape(-1, 1))
+    second = ALU[site.attr("comp_op1")].apply(index, m.f32("bound1").reshape(-1, 1))
+    return (first != 0) & (second != 0)
+
+
+def check_maximum(site):
+    """The only reduction that selection has."""
+    if site.attr("reduce_op") not in (None, "maximum"):
+        raise site.refuse("operator", f"reduce_op={site.attr('reduce_op')}", "nl.maximum")
+
+
+def mark_selected(m, site, mask, like):
+    """Mark dst, and reduce_res by lane; the accumulator holds unwritten data where a reduced row did."""
+    rows = mask.any(axis=1) if isinstance(mask, np.ndarray) else False
+    register, lanes = m.accumulators["vector"], lanes_of(m, site, like)
+    if site.attr("reduce_cmd") == "reset_reduce":  # only what was selected was read
+        register.undefined[lanes] = rows
+    m.mark("dst", mask if np.any(rows) else False)
+    if site.has("reduce_res"):
+        undefined = register.undefined[lanes]
+        m.mark("reduce_res", undefined[:, None] if undefined.any() else False)
+
+
+@instruction(
+    engines=("vector",),
+    limits=(
+        "on_true and predicate not both in PSUM",
+        "on_true: not tfloat32, int32, uint32",
+        "on_false: a number or a (P, 1) tile",
+        "reduce_op: maximum",
+    ),
+)
+class select_reduce:
+    """dst = on_true where predicate is not 0, else on_false; reverse_pred turns the predicate round.
+
+    reduce_cmd takes the maximum of each lane's results into the accumulator of VectorE.
+    """
+
+    def signature(
+        dst: out(dtypes=NUMBERS),
+        predicate: tile(dtypes=SELECT_PREDICATE),
+        on_true: tile(dtypes=SELECT_DTYPES),
+        on_false: vector(),
+        reduce_res: out(dtypes=FLOATS, optional=True) = None,
+        reduce_cmd: ENUM = IDLE,
+        reduce_op: OP = MAXIMUM,
+        reverse_pred: PLAIN = False,
+    ): ...
+
+    def check(site):
+        check_same_elements(site, "dst", "predicate", "on_true")
+        check_vectors(site, "on_true")
+        check_one_psum(site, "on_true", "predicate")
+        check_maximum(site)
+        check_accumulator(site, ("idle", "reduce", "reset_reduce"), like="on_true")
+        if not site.has("on_false") and site.attr("on_false") is None:
+            raise site.refuse("operand_missing", "on_false is None", "a number or a (P, 1) tile")
+
+    def run(m, site):
+        result = np.where(predicate_of(m, site), m.f32("on_true"), m.vector("on_false"))
+        m.put("dst", result)
+        accumulate(m, site, result, "maximum", engine="vector", like="on_true")
+
+    def taint(m, site):
+        clean = np.zeros((site.partitions("dst"), site.free("dst")), bool)
+        yes = clean if m.taint("on_true") is None else m.taint("on_true")
+        no = m.taint("on_false") if site.has("on_false") else None
+        mask = np.where(predicate_of(m, site), yes, clean if no is None else no)
+        if m.taint("predicate") is not None:
+            mask |= m.taint("predicate")
+        mark_selected(m, site, mask, "on_true")
+
+
+def predicate_of(m, site):
+    """Where select_reduce takes on_true."""
+    chosen = m.raw("predicate") != 0
+    return ~chosen if site.attr("reverse_pred") else chosen
+
+
+@instruction(
+    engines=("vector",),
+    taint="rows",
+    limits=("8 to 16384 elements a partition", "src: at most 3 dimensions", "dst: (P, 8)"),
+    cost="N",
+)
+class max8:
+    """The 8 largest values of each partition in descending order."""
+
+    def signature(dst: out(dtypes=NUMBERS), src: tile(dtypes=NUMBERS)): ...
+
+    def check(site):
+        check_search(site, "src")
+        check_eight(site, "dst", "src")
+
+    def run(m, site):
+        values = m.f32("src")
+        top = np.partition(values, values.shape[1] - 8, axis=1)[:, -8:]
+        m.put("dst", np.sort(top, axis=1)[:, ::-1])
+
+
+def check_search(site, name):
+    """Limits of the instructions that search a partition."""
+    check_free(site, name, SEARCH_MIN, SEARCH_MAX)
+    check_rank(site, 3, name)
+
+
+def check_eight(site, name, like):
+    """A tensor has 8 elements in each partition of `like`."""
+    if (site.partitions(name), site.free(name)) != (site.partitions(like), 8):
+        raise site.refuse("operand_shapes", f"{name} is {site.shape(name)}", f"({site.partitions(like)}, 8)")
+
+
+def first_matches(data, vals, order):
+    """Position in data of each of 8 values [P, 8], -1 for none; equal values take successive positions in `order`."""
+    rows = np.arange(len(data))
+    free = np.ones(data.shape, bool)
+    positions = np.full(vals.shape, -1, np.int64)
+    for slot in order:
+        hit = free & (data == vals[:, slot : slot + 1])
+        at = hit.argmax(axis=1)
+        found = hit[rows, at]
+        positions[found, slot] = at[found]
+        free[rows[found], at[found]] = False
+    return positions
+
+
+@instruction(
+    engines=("vector",),
+    taint="rows",
+    limits=("data: 8 to 16384 elements a partition", "vals: 8", "dst: (P, 8) uint16 or uint32"),
+    cost="N",
+)
+class nc_find_index8:
+    """Where each of 8 values stands in its partition of data: the first position that no earlier slot took.
+
+    A value that occurs in several slots takes successive positions in ascending order; a value that is not there
+    gives all ones (0xFFFF, 0xFFFFFFFF).
+    """
+
+    def signature(dst: out(dtypes=INDEX_DTYPES), data: tile(dtypes=NUMBERS), vals: tile(dtypes=NUMBERS)): ...
+
+    def check(site):
+        check_search(site, "data")
+        check_rank(site, 3, "vals")
+        check_eight(site, "vals", "data")
+        check_eight(site, "dst", "data")
+
+    def run(m, site):
+        put_positions(m, "dst", first_matches(m.f32("data"), m.f32("vals"), range(8)))
+
+
+def put_positions(m, name, positions):
+    """Write positions as unsigned integers; -1 becomes all ones."""
+    m.put_raw(name, positions.astype(f"u{m.view(name).dtype.itemsize}"))
+
+
+@instruction(
+    engines=("vector",),
+    taint="rows",
+    limits=("data: 8 to 16384 elements a partition", "vals: 8", "dst_idx: (P, 8) uint16 or uint32"),
+    cost="max(64, N)",
+)
+class nc_match_replace8:
+    """dst = data with the first occurrence of each of 8 values replaced by imm; dst_idx receives the positions.
+
+    The values are taken from the last to the first, so of equal values the last slot has the smallest position: the
+    opposite order of nc_find_index8. A value that is not there gives all ones in dst_idx.
+    """
+
+    def signature(
+        dst: out(dtypes=NUMBERS),
+        data: tile(dtypes=NUMBERS),
+        vals: tile(dtypes=NUMBERS),
+        imm: PLAIN,
+        dst_idx: out(dtypes=INDEX_DTYPES, optional=True) = None,
+    ): ...
+
+    def check(site):
+        check_same_elements(site, "dst", "data")
+        check_search(site, "data")
+        check_rank(site, 3, "vals")
+        check_eight(site, "vals", "data")
+        if site.has("dst_idx"):
+            check_eight(site, "dst_idx", "data")
+        if not isinstance(site.attr("imm"), int | float):
+            raise site.refuse("operand_type", f"imm={site.attr('imm')!r}", "a number known while building")
+
+    def run(m, site):
+        positions = first_matches(m.f32("data"), m.f32("vals"), range(7, -1, -1))
+        exact = site.dtype("dst") == site.dtype("data")
+        result = m.raw("data").copy() if exact else m.f32("data").copy()
+        rows, slots = np.nonzero(positions >= 0)
+        imm = np.asarray(site.attr("imm"), np.float32)
+        result[rows, positions[rows, slots]] = m.cast(imm, site.dtype("dst")) if exact else imm
+        (m.put_raw if exact else m.put)("dst", result)
+        if site.has("dst_idx"):
+            put_positions(m, "dst_idx", positions)
+
+
+@instruction(
+    engines=("vector",),
+    limits=(
+        "shuffle_mask: 32 entries, a partition of the quadrant (0..31) or 255",
+        "dst and src: one dtype, equal elements a partition",
+        "start partitions by ceil(max partitions / 32) * 32: 96 and 128 start at 0, 64 at 0 or 64, 32 at any quadrant",
+    ),
+    cost="max(64, N)",
+)
+class nc_stream_shuffle:
+    """In each quadrant of 32 partitions, dst[i] = src[shuffle_mask[i]], in place too; 255 leaves dst[i] as it is."""
+
+    def signature(dst: inout(), src: tile(), shuffle_mask: PLAIN): ...
+
+    def check(site):
+        mask = site.attr("shuffle_mask")
+        if (
+            not isinstance(mask, tuple)
+            or len(mask) != QUADRANT
+            or not all(isinstance(i, int) and (0 <= i < QUADRANT or i == KEEP) for i in mask)
+        ):
+            raise site.refuse("shuffle_mask", f"shuffle_mask={mask}", "32 ints, each 0..31 or 255")
+        check_same_dtype(site, "src", "dst")
+        if site.free("src") != site.free("dst"):
+            raise site.refuse(
+                "operand_shapes", f"src is {site.shape('src')}, dst {site.shape('dst')}", "equal free sizes"
+            )
+        active = -(-max(site.partitions("src"), site.partitions("dst")) // QUADRANT) * QUADRANT
+        allowed = {32: (0, 32, 64, 96), 64: (0, 64)}.get(active, (0,))
+        for name in ("src", "dst"):
+            address = site.buffer(name).address
+            start = site.operand(name).start + (address[0] if address else 0)
+            if start not in allowed:
+                raise site.refuse(
+                    "start_partition", f"{name} starts on {start}, {active} partitions active", f"one of {allowed}"
+                )
+        if any(source >= site.partitions("src") for _, source in shuffled(mask, site.partitions("dst"))):
+            raise site.refuse(
+                "shuffle_mask", f"the mask reads beyond the {site.partitions('src')} partitions of src", "or use 255"
+            )
+
+    def run(m, site):
+        target, source = rows_of_mask(site)
+        values, result = m.raw("src"), m.raw("dst").copy()
+        result[target] = values[source]
+        m.put_raw("dst", result)
+
+    def taint(m, site):
+        if m.taint("src") is None and m.taint("dst") is None:
+            m.mark("dst", False)
+            return
+        target, source = rows_of_mask(site)
+        mask = np.zeros((site.partitions("dst"), site.free("dst")), bool)
+        if m.taint("dst") is not None:
+            mask |= m.taint("dst")
+        mask[target] = False if m.taint("src") is None else m.taint("src")[source]
+        m.mark("dst", mask)
+
+
+def shuffled(mask, partitions):
+    """(partition of dst, partition of src) pairs that a shuffle mask moves."""
+    for partition in range(partitions):
+        quadrant, lane = divmod(partition, QUADRANT)
+        if mask[lane] != KEEP:
+            yield partition, quadrant * QUADRANT + mask[lane]
+
+
+def rows_of_mask(site):
+    """The pairs of `shuffled` as two index lists."""
+    pairs = list(shuffled(site.attr("shuffle_mask"), site.partitions("dst")))
+    return [t for t, _ in pairs], [s for _, s in pairs]
