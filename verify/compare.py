@@ -23,6 +23,7 @@ class Comparison:
     worst_at: index of the element with the largest error relative to what is allowed; got, want, allowed are its.
     ratio: that error over what is allowed (above 1 is wrong). beyond: how many elements are wrong.
     hint: where they are and what they look like, or "".
+    right_at: the right element nearest to worst_at, if there are wrong and right ones.
     """
 
     output: str
@@ -30,6 +31,7 @@ class Comparison:
     message: str
     hint: str = ""
     worst_at: tuple[int, ...] = ()
+    right_at: tuple[int, ...] | None = None  # the right element nearest to worst_at, if some are right
     got: float = np.nan
     want: float = np.nan
     allowed: float = np.nan
@@ -188,7 +190,15 @@ def _wrong(
     message = (
         f"{_OPENING[problem].format(name=name)} at {list(at)}: got {got[at]:.6g}, want {want[at]:.6g}{bound} {out}"
     )
-    return replace(base, problem=problem, message=message.strip(), hint=hint)
+    return replace(base, problem=problem, message=message.strip(), hint=hint, right_at=_nearest(~wrong, at))
+
+
+def _nearest(chosen: np.ndarray, at: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Index of the chosen element fewest steps away from `at`."""
+    places = np.argwhere(chosen)
+    if not len(places):
+        return None
+    return tuple(int(i) for i in places[np.abs(places - np.array(at)).sum(axis=1).argmin()])
 
 
 _OPENING = {

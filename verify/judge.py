@@ -186,7 +186,7 @@ def _execute_and_compare(run: _Run, trial: Trial, trace: Trace, stage: Stage) ->
     run.enter(stage, str(trial))
     comparisons = judged(run.spec, case, got)
     run.results.append(CaseResult(str(trial.case), trial.family, trial.seed, stage, comparisons))
-    require(comparisons)
+    require(run.spec, trace, comparisons)
 
 
 def _verdict(run: _Run, failure: Failure | None) -> Verdict:

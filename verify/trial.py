@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkismith.kernels.spec import OpSpec
+from nkismith.verify.blame import Blame, blame
 from nkismith.verify.cases import Trial, draw
 from nkismith.verify.compare import Comparison, compare
 from nkismith.verify.failure import Failure
@@ -76,11 +77,34 @@ def judged(spec: OpSpec, case: Drawn, got: Mapping[str, np.ndarray]) -> tuple[Co
     return compare(spec, spec.bind(case.trial.case), case.want, case.inputs, got)
 
 
-def require(comparisons: tuple[Comparison, ...]) -> None:
-    """Raise Failure for the first comparison that is wrong."""
+def require(spec: OpSpec, trace: Trace, comparisons: tuple[Comparison, ...]) -> None:
+    """Raise Failure for the first comparison that is wrong, with the line that made the wrong element."""
     for comparison in comparisons:
         if not comparison.ok:
-            raise Failure(_PROBLEMS.get(comparison.problem, Reason.MISMATCH), comparison.message, fix=comparison.hint)
+            found = _blame(spec, trace, comparison)
+            raise Failure(
+                _PROBLEMS.get(comparison.problem, Reason.MISMATCH),
+                comparison.message,
+                fix=f"look first at line {', '.join(map(str, found.lines[:6]))}" if found else "",
+                line=found and found.line,
+            )
+
+
+def _blame(spec: OpSpec, trace: Trace, comparison: Comparison) -> Blame | None:
+    if comparison.problem not in ("close", "row", "exact", "ulp", "valid_choice", "finite", "untouched"):
+        return None
+    if comparison.output in spec.in_place:
+        place = trace.inputs[list(spec.inputs).index(comparison.output)], 0
+        shape = trace.buffers[place[0]].shape
+    else:
+        region = trace.outputs[_returned(spec, trace)[list(spec.outputs).index(comparison.output)]]
+        shape, place = region.shape, (region.buffer, region.offset)
+
+    def flat(index: tuple[int, ...]) -> int:
+        return place[1] + int(np.ravel_multi_index(index, shape))
+
+    right = None if comparison.right_at is None else flat(comparison.right_at)
+    return blame(trace, place[0], flat(comparison.worst_at), right)
 
 
 def check_legality(trace: Trace) -> None:
