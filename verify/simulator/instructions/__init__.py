@@ -5,6 +5,7 @@ from nkismith.verify.simulator.instruction import TABLE
 from nkismith.verify.simulator.instructions import (
     control,
     dma,
+    dma_transpose,
     gpsimd,
     mx,
     scalar,
@@ -16,6 +17,6 @@ from nkismith.verify.simulator.instructions import (
 )
 
 __all__ = [
-    "TABLE", "cards", "control", "dma", "gpsimd", "mx", "scalar", "tensor", "vector", "vector_random",
+    "TABLE", "cards", "control", "dma", "dma_transpose", "gpsimd", "mx", "scalar", "tensor", "vector", "vector_random",
     "vector_reduce", "vector_select",
 ]  # fmt: skip
