@@ -158,9 +158,22 @@ class Original:
         y = y.view(frames, self.rows, self.cols, 2, 2, channels)
         return torch.einsum("fyxabc->fcyaxb", y).reshape(frames, channels, height, width)
 
-    def generate(self, noise: Tensor, embeds: Tensor, renoise: Callable[[int, int, tuple[int, ...]], Tensor]) -> Tensor:
-        """All latents. renoise(window, block, shape of the whole window) -> noise of that shape."""
+    def generate(
+        self,
+        noise: Tensor,
+        embeds: Tensor,
+        renoise: Callable[[int, int, tuple[int, ...]], Tensor],
+        given: Tensor | None = None,
+    ) -> Tensor:
+        """All latents. renoise(window, block, shape of the whole window) -> noise of that shape.
+
+        `given` latents are run through update passes first, and the clip goes on from there; the published
+        code has no such thing.
+        """
         timesteps, table, sigmas = schedule()
+        ahead = 0 if given is None else len(given) // 3
+        for block in range(ahead):
+            self.flow(given[3 * block : 3 * block + 3], torch.zeros(3), embeds, 3 * block, update=True)
         blocks = len(noise) // 3
         pending = torch.zeros_like(noise)
         result = torch.zeros_like(noise)
@@ -173,7 +186,7 @@ class Original:
             indices = list(range(4, -1, -1))
             indices = indices[5 - count :] if window < blocks else indices[:count]
             t = timesteps[indices].repeat_interleave(3)
-            v = self.flow(x, t, embeds, 3 * s, update=False)
+            v = self.flow(x, t, embeds, 3 * (ahead + s), update=False)
             sigma = sigma_of(t, table, sigmas).double().view(-1, 1, 1, 1)
             x0 = (x.double() - sigma * v.double()).to(self.dtype)
             result[3 * s : 3 * e + 3] = x0
@@ -184,5 +197,5 @@ class Original:
                 level = sigma_of(timesteps[[index + 1]], table, sigmas)
                 mixed = (1 - level) * x0[3 * place : 3 * place + 3].float() + level * eps.float()
                 pending[3 * (s + place) : 3 * (s + place) + 3] = mixed.to(noise.dtype)
-            self.flow(x0[:3], torch.zeros(3), embeds, 3 * s, update=True)
+            self.flow(x0[:3], torch.zeros(3), embeds, 3 * (ahead + s), update=True)
         return result
