@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from nkismith.kernels.schema import Input, Output, Ulp, ValidChoice, Values
 from nkismith.kernels.spec import Bound, Case, OpSpec
@@ -20,12 +21,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ShownCase:
-    """One listed case: its group, its label, and each tensor's shape and dtype at it."""
+    """One listed case, for all its dtypes; `tensors` has each tensor's shape, and its dtype in the first of them."""
 
     group: str
     label: str
-    tensors: str
+    sizes: str
+    dtypes: str
     control: str
+    tensors: str
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,21 @@ def _judged(match: object) -> str:
 
 def _cases(spec: OpSpec) -> Iterable[ShownCase]:
     for group in ("smoke", "edge", "production"):
-        for case in spec.cases(group):
-            bound = spec.bind(case)
-            tensors = bound.inputs | bound.outputs
-            shown = ", ".join(f"{name} {list(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items())
-            control = ", ".join(f"{name}={value}" for name, value in bound.control.items())
-            yield ShownCase(group, str(case), shown, control)
+        alike = groupby(spec.cases(group), key=lambda case: (case.dims, case.control))
+        for (dims, _), cases in alike:
+            listed = list(cases)
+            bound = spec.bind(listed[0])
+            yield ShownCase(
+                group=group,
+                label=str(listed[0]),
+                sizes=", ".join(f"{name}={size}" for name, size in dims.items()),
+                dtypes=" and ".join(case.dtype for case in listed if case.dtype),
+                control=", ".join(f"{name}={value}" for name, value in bound.control.items()),
+                tensors=", ".join(
+                    f"{name} {list(tensor.shape)} {tensor.dtype}"
+                    for name, tensor in (bound.inputs | bound.outputs).items()
+                ),
+            )
 
 
 def production(spec: OpSpec) -> Case:
@@ -130,13 +142,17 @@ def _work(spec: OpSpec, machine: Target) -> str:
     work = bound.work
     hbm_us = (work["hbm_read"] + work["hbm_write"]) / machine.hbm_gb_s / 1e3
     parts = [
-        f"{work['hbm_read'] / 1e6:.3g} MB read from and {work['hbm_write'] / 1e6:.3g} MB written to HBM "
+        f"{_count(work['hbm_read'] / 1e6)} MB read from and {_count(work['hbm_write'] / 1e6)} MB written to HBM "
         f"(at {machine.hbm_gb_s:g} GB/s a core: {hbm_us:.1f} µs)"
     ]
     if work.get("matmul"):
         us = work["matmul"] / machine.tensor_tflops_bf16 / 1e6
-        parts.append(f"{work['matmul'] / 1e9:.3g} GFLOP of matmul (TensorE at bf16 peak: {us:.1f} µs)")
+        parts.append(f"{_count(work['matmul'] / 1e9)} GFLOP of matmul (TensorE at bf16 peak: {us:.1f} µs)")
     for engine in ("vector", "scalar", "gpsimd"):
         if work.get(engine):
-            parts.append(f"{work[engine] / 1e6:.3g} M element operations on {engine.capitalize()}E or the like")
+            parts.append(f"{_count(work[engine] / 1e6)} M element operations on {engine.capitalize()}E or the like")
     return f"At {case}: " + "; ".join(parts) + "."
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -8,6 +8,7 @@ about an instruction from its card; the prompt has no numbers of its own.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -21,6 +22,7 @@ from nkismith.prompts import kinds
 from nkismith.prompts.contract import Contract, describe
 from nkismith.verify.lint.rule import RULES, Rule
 from nkismith.verify.simulator import hardware, instructions
+from nkismith.verify.simulator.dtypes import DTYPES
 from nkismith.verify.simulator.operators import ACTIVATIONS, ALU
 from nkismith.verify.simulator.sdk import RELEASES
 
@@ -164,10 +166,17 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=False,
         autoescape=False,
     )
+    environment.filters["operands"] = _operands
     environment.filters["kib"] = lambda count: f"{count / 1024:,.0f} KiB"
     environment.filters["us"] = lambda value: f"{value:,.1f} µs"
     environment.filters["mb"] = lambda count: f"{count / 1e6:,.2f} MB"
     return environment
+
+
+def _operands(lines: Sequence[str]) -> str:
+    """A card's operands on one line; a list of nearly all dtypes tells nothing and costs hundreds of tokens."""
+    names = "|".join(map(re.escape, sorted(DTYPES, key=len, reverse=True)))
+    return "; ".join(re.sub(rf"(?:(?:{names})(?:, |$)){{8,}}", "any ordinary dtype", line) for line in lines)
 
 
 def _render(name: str, **values: Any) -> str:

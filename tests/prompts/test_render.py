@@ -70,7 +70,7 @@ def test_expressions_run_time_scalars_and_in_place_inputs_are_stated(awkward):
         "within 1 ulp",
         "- C: 1..640, a multiple of 4",
         "- N <= M",
-        "ids=[0, 7, 7, 3]",
+        "- smoke: M=8, N=4, C=8, bfloat16 and float32; ids=[0, 7, 7, 3]\n",
         "y [4, 16] bfloat16",
         "def ring_gather(ring, bias, ids, count):",
     ):

@@ -93,6 +93,8 @@ def _signature(definition: Definition, sdk: str) -> str:
             shown.append(parameter.name)
         elif isinstance(default, Enum):
             shown.append(f"{parameter.name}={type(default).__name__}.{default.name}")
+        elif hasattr(default, "nki_op"):  # an operator object: its repr would differ from process to process
+            shown.append(f"{parameter.name}=nl.{default.nki_op}")
         else:
             shown.append(f"{parameter.name}={default!r}")
     return f"({', '.join(shown)})"
