@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import functools
 import math
+import sys
 import typing
 from types import ModuleType, TracebackType
 from typing import Any
@@ -43,9 +44,11 @@ def main(request: bytes) -> bytes:
 
 
 def _load(source: str, entry: str) -> Any:
-    namespace: dict[str, Any] = {"__name__": "kernel", "__builtins__": {**vars(builtins), "__import__": _import}}
+    module = sys.modules["kernel"] = ModuleType("kernel")  # dataclasses look their class's module up there
+    namespace = vars(module)
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
     try:
-        exec(compile(source, FILE, "exec"), namespace)
+        exec(compile(source, FILE, "exec", dont_inherit=True), namespace)
     except BaseException as error:  # a draft may raise anything, SystemExit too
         return _error(error, "load")
     found = namespace.get(entry)
