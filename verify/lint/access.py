@@ -16,6 +16,7 @@ from nkismith.verify.lint.names import (
     SPECIAL_METHODS,
     STDLIB,
 )
+from nkismith.verify.lint.ownership import defined_attributes, is_self
 from nkismith.verify.lint.rule import Seen, rule
 from nkismith.verify.lint.source import Source
 from nkismith.verify.reasons import Reason
@@ -173,13 +174,16 @@ def scale(x):
 """,
 )
 def check_attributes(source: Source) -> Iterator[Seen]:
-    known = NKI_ATTRIBUTES | PYTHON_ATTRIBUTES | (_defined_attributes(source) - _internal_attributes())
+    own, internal = defined_attributes(source), _internal_attributes()
+    known = NKI_ATTRIBUTES | PYTHON_ATTRIBUTES | own
     for node in source.nodes:
         match node:
             case ast.Attribute(value=value, attr=name):
                 module = source.path(value)
                 if module in STDLIB or (module in NKI_MODULES and not name.startswith("_")):
                     continue  # module_attribute judges the one, the recorder knows the other
+                if is_self(source, value) and name in own:
+                    continue
                 names = [name]
             case ast.MatchClass(kwd_attrs=names):
                 pass
@@ -187,8 +191,9 @@ def check_attributes(source: Source) -> Iterator[Seen]:
                 continue
         for name in names:
             if not name.startswith("__") and name not in known:
-                taken = " (it belongs to the recorder)" if name in _internal_attributes() else ""
-                yield Seen(node, f"unknown attribute .{name}{taken}", "use a documented one, or define one of your own")
+                yield Seen(node, f"unknown attribute .{name}", "use a documented one, or define one of your own")
+            elif name in internal:
+                yield Seen(node, f".{name} may be the recorder's own", "name your attribute otherwise")
 
 
 @functools.cache
@@ -203,36 +208,6 @@ def _internal_attributes() -> frozenset[str]:
                 steps = dis.get_instructions(function)
                 internal |= {step.argval for step in steps if step.opname == "STORE_ATTR"}
     return frozenset(internal) - NKI_ATTRIBUTES - PYTHON_ATTRIBUTES
-
-
-def _defined_attributes(source: Source) -> set[str]:
-    """Names that classes of this file define: methods, class variables, fields, and what their methods set on self."""
-    own: set[str] = set()
-    for definition in source.each(ast.ClassDef):
-        assert isinstance(definition, ast.ClassDef)
-        for statement in definition.body:
-            match statement:
-                case ast.FunctionDef(name=name):
-                    own.add(name)
-                    own |= _set_on_first(statement)
-                case ast.AnnAssign(target=ast.Name(id=name)):
-                    own.add(name)
-                case ast.Assign(targets=targets):
-                    own |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    return own
-
-
-def _set_on_first(method: ast.FunctionDef) -> set[str]:
-    parameters = [*method.args.posonlyargs, *method.args.args]
-    return {
-        node.attr
-        for node in ast.walk(method)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and parameters
-        and node.value.id == parameters[0].arg
-    }
 
 
 @rule(
@@ -263,26 +238,15 @@ def scale(x):
 """,
 )
 def check_patches(source: Source) -> Iterator[Seen]:
-    own = _defined_attributes(source)
+    own, others = defined_attributes(source), NKI_ATTRIBUTES | _internal_attributes()
     for node in source.each(ast.Attribute):
         assert isinstance(node, ast.Attribute)
         if isinstance(node.ctx, ast.Load):
             continue
         known = node.attr in own and source.path(node.value) is None
-        if not known or (node.attr in NKI_ATTRIBUTES and not _is_self(source, node.value)):
+        if not known or (node.attr in others and not is_self(source, node.value)):
             yield Seen(node, f".{node.attr} is set on an object of another", "keep it in a variable")
     for scope in source.scopes.all:
         for name, binding in scope.names.items():
             if binding.mixed:
                 yield Seen(scope.node, f"{name} is imported and also bound to something else", "use two names")
-
-
-def _is_self(source: Source, node: ast.expr) -> bool:
-    """Whether `node` is the first parameter of a method."""
-    found = source.scopes.find(node) if isinstance(node, ast.Name) else None
-    if not found or not isinstance(node, ast.Name) or not isinstance(found[0].node, ast.FunctionDef):
-        return False
-    method = found[0].node
-    parameters = [*method.args.posonlyargs, *method.args.args]
-    in_class = isinstance(source.parents[method], ast.ClassDef)
-    return in_class and bool(parameters) and parameters[0].arg == node.id and found[1].times == 1

@@ -1,0 +1,17 @@
+# op: scale_add
+# refused: forbidden_access
+# what: reads internals by pattern matching
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def scale_add(x, y):
+    match x:
+        case nl.NkiTensor(_storage=storage):
+            print(storage)
+    z = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for r in range(0, x.shape[0], 128):
+        nl.store(z[r : min(r + 128, x.shape[0])], nl.load(x[r : min(r + 128, x.shape[0])]))
+    return z

@@ -1,0 +1,16 @@
+# op: scale_add
+# refused: forbidden_access
+# what: hides eval behind a comprehension's variable of that name
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+RESULT = [eval for eval in (eval("__import__('os').getpid()"),)]
+
+
+@nki.jit
+def scale_add(x, y):
+    z = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for r in range(0, x.shape[0], 128):
+        nl.store(z[r : min(r + 128, x.shape[0])], nl.load(x[r : min(r + 128, x.shape[0])]))
+    return z

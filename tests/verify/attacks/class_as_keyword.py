@@ -1,0 +1,18 @@
+# op: scale_add
+# refused: forbidden_access
+# what: changes the class of an object through keywords
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def scale_add(x, y):
+    class Mine(nl.NKIObject):
+        a: int
+
+    Mine(**{"__class__": nl.NkiTensor})
+    z = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for r in range(0, x.shape[0], 128):
+        nl.store(z[r : min(r + 128, x.shape[0])], nl.load(x[r : min(r + 128, x.shape[0])]))
+    return z

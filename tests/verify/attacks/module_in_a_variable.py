@@ -1,0 +1,22 @@
+# op: scale_add
+# refused: forbidden_access
+# what: carries a module to where its attributes are not checked
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+import enum
+
+LIBRARY = enum
+
+
+def reach(library=LIBRARY):
+    return library.sys
+
+
+@nki.jit
+def scale_add(x, y):
+    z = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for r in range(0, x.shape[0], 128):
+        nl.store(z[r : min(r + 128, x.shape[0])], nl.load(x[r : min(r + 128, x.shape[0])]))
+    return z

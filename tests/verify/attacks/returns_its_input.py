@@ -1,0 +1,11 @@
+# op: scale_add
+# refused: wrong_arity
+# what: returns the input itself
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def scale_add(x, y):
+    return x
