@@ -8,6 +8,7 @@ its own symptom.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -64,7 +65,8 @@ def rank_failures(doing: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        # Gloo begins with its own source line in brackets, and adds general advice after the first sentence.
+        reason = re.sub(r"^\[\S+\] ", "", str(error).strip().split("\n")[0]).split(". ")[0]
         raise RankFailed(f"{doing} failed, because another rank stopped or does not answer ({reason})") from error
 
 

@@ -10,8 +10,6 @@ At 480x832 on 8 ranks a rank has 13 of 104 latent columns, and a latent frame ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -20,7 +18,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from nkismith.pipeline.errors import InputError, RankFailed
+from nkismith.pipeline.errors import InputError
+from nkismith.pipeline.ranks import rank_failures
 from nkismith.pipeline.vae import Vae
 from nkismith.pipeline.vae_layers import VaeState
 
@@ -93,7 +92,7 @@ class WidthShard:
         y = x.permute(0, 2, 3, 1)
         left_edge, right_edge = y[:, :, :1].contiguous(), y[:, :, -1:].contiguous()
         exchange = self._send_to_neighbours if self.point_to_point else self._gather_edges
-        with _rank_failures("exchanging columns of the VAE"):
+        with rank_failures("exchanging columns of the VAE"):
             before, after = exchange(left_edge, right_edge)
         self.traffic.exchanges += 1
         self.traffic.largest_edge = max(self.traffic.largest_edge, left_edge.nbytes)
@@ -140,7 +139,7 @@ class WidthShard:
         y = x.permute(0, 2, 3, 1)
         sent = F.pad(y, (0, 0, 0, scale * max(self.widths) - y.shape[2])).contiguous()
         everyone = [torch.empty_like(sent) for _ in self.widths]
-        with _rank_failures("gathering columns of the VAE"):
+        with rank_failures("gathering columns of the VAE"):
             dist.all_gather(everyone, sent, group=self.group)
         parts = [part[:, :, : scale * width] for part, width in zip(everyone, self.widths, strict=True)]
         return torch.cat(parts, dim=2).permute(0, 3, 1, 2), sent.nbytes * (len(self.widths) - 1)
@@ -182,14 +181,3 @@ class ShardedVae:
 
     def _decode(self, latents: Tensor, state: VaeState | None, shard: WidthShard, together: int) -> Tensor:
         return self.vae.decode(latents[..., shard.own], state, columns=shard, together=together)
-
-
-@contextmanager
-def _rank_failures(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise RankFailed(
-            f"{doing} failed: another rank stopped or does not answer; see its message ({reason})"
-        ) from error

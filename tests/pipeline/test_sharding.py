@@ -17,6 +17,7 @@ from nkismith.pipeline.errors import InputError
 from nkismith.pipeline.events import BlockReady, Done, WindowStarted
 from nkismith.pipeline.ranks import joined
 from nkismith.pipeline.sharding import RankLayout, head_ranks
+from nkismith.pipeline.video import load_latents
 
 CONFIG = preset("tiny8")
 MINUTE = 60
@@ -171,10 +172,11 @@ def test_every_rank_names_the_reason_of_the_one_that_failed(tmp_path):
 def test_torchrun_with_eight_ranks_writes_the_video_of_one(tmp_path):
     arguments = ["-m", "nkismith.pipeline", "--preset", "tiny8", "--frames", "42", "--latents"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "8"]
-    subprocess.run([*torchrun, *arguments, tmp_path / "8", "--out", tmp_path / "8.mp4"], check=True, timeout=5 * MINUTE)
-    subprocess.run([sys.executable, *arguments, tmp_path / "1"], check=True, timeout=5 * MINUTE)
-    from nkismith.pipeline.video import load_latents
+    subprocess.run(
+        [*torchrun, *arguments, tmp_path / "8.safetensors", "--out", tmp_path / "8.mp4"], check=True, timeout=5 * MINUTE
+    )
+    subprocess.run([sys.executable, *arguments, tmp_path / "1.safetensors"], check=True, timeout=5 * MINUTE)
 
-    got, want = load_latents(tmp_path / "8"), load_latents(tmp_path / "1")
+    got, want = load_latents(tmp_path / "8.safetensors"), load_latents(tmp_path / "1.safetensors")
     assert float((got - want).norm() / want.norm()) < 1e-5
     assert (tmp_path / "8.mp4").stat().st_size > 0
