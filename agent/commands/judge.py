@@ -166,7 +166,7 @@ def tell(verdict: Any, file: Path) -> None:
     """A verdict for a person: what, where, how to fix."""
     if verdict.accepted:
         cases = f" in {len(verdict.cases)} cases" if verdict.cases else ""
-        print(f"{file}: verified{cases}; isolation: {verdict.isolation}")
+        print(f"{file}: verified{cases}; isolation: {verdict.isolation.split(' (')[0]}")
         if verdict.profile:
             measured = verdict.profile
             print(
