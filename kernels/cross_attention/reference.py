@@ -5,5 +5,6 @@ import torch
 
 def cross_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """q [S, H, D]; k, v [L, H, D] -> y [S, H, D]."""
-    q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
-    return (torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1),)
+    # [1, H, tokens, D] is the layout whose CPU kernel never holds all logits; it scales them by 1/sqrt(D).
+    q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
+    return (torch.nn.functional.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1),)

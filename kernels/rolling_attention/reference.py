@@ -23,6 +23,6 @@ def rolling_attention(
     even, odd = past_k[..., 0::2], past_k[..., 1::2]
     past_k = torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2)
     k, v = torch.cat((past_k, k_own)), torch.cat((past_v, v_own))
-    # [H, tokens, D]: one call that never holds all logits, and scales them by 1/sqrt(D).
-    q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
-    return (torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1),)
+    # [1, H, tokens, D] is the layout whose CPU kernel never holds all logits; it scales them by 1/sqrt(D).
+    q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
+    return (torch.nn.functional.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1),)
