@@ -23,6 +23,7 @@ from nkismith.verify.simulator import legality
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
 from nkismith.verify.simulator.execute import Execution, execute
 from nkismith.verify.simulator.instruction import define
+from nkismith.verify.simulator.machine import STEP_BUDGET
 from nkismith.verify.simulator.trace import Trace, walk
 
 _DYNAMIC = {
@@ -65,10 +66,10 @@ def check_trace(spec: OpSpec, trace: Trace) -> None:
 
 
 def run(
-    spec: OpSpec, trace: Trace, trial: Trial, inputs: Mapping[str, np.ndarray]
+    spec: OpSpec, trace: Trace, trial: Trial, inputs: Mapping[str, np.ndarray], *, steps: int = STEP_BUDGET
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Execute a trace on a trial's inputs: results by name, and warnings. Raises Failure for dynamic rules."""
-    done = dynamic(execute, trace, list(inputs.values()), seed=trial.seed % (1 << 32))
+    done = dynamic(execute, trace, list(inputs.values()), seed=trial.seed % (1 << 32), steps=steps)
     return _results(spec, trace, done), tuple(f"line {line}: {text}" for line, text in done.warnings)
 
 
@@ -83,11 +84,16 @@ def require(spec: OpSpec, trace: Trace, comparisons: tuple[Comparison, ...]) -> 
         if not comparison.ok:
             found = _blame(spec, trace, comparison)
             raise Failure(
-                _PROBLEMS.get(comparison.problem, Reason.MISMATCH),
+                reason(comparison),
                 comparison.message,
                 fix=f"look first at line {', '.join(map(str, found.lines[:6]))}" if found else "",
                 line=found and found.line,
             )
+
+
+def reason(comparison: Comparison) -> Reason:
+    """The code of a comparison that is wrong."""
+    return _PROBLEMS.get(comparison.problem, Reason.MISMATCH)
 
 
 def _blame(spec: OpSpec, trace: Trace, comparison: Comparison) -> Blame | None:
