@@ -121,8 +121,8 @@ class register_load:
 
     def run(m, site):
         value = element(m, site)
-        number = float(value) if site.dtype("src") in FLOATS else int(value)
-        m.scalars[site.attr("result").id] = int(number) if number.is_integer() else number
+        fraction = site.dtype("src") in FLOATS and not float(value).is_integer()
+        m.scalars[site.attr("result").id] = float(value) if fraction else int(value)
 
 
 @instruction(engines=("sync",), public=False, limits=("a tensor of one element", "no packed dtypes", REGISTERS))
