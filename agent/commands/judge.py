@@ -163,7 +163,7 @@ def exit_code(verdict: Any) -> int:
 
 
 def tell(verdict: Any, file: Path) -> None:
-    """A verdict for a person: what, where, how to fix."""
+    """A verdict for a person: what, where, how to fix. A file that is no kernel at all is wrong use, on one line."""
     if verdict.accepted:
         cases = f" in {len(verdict.cases)} cases" if verdict.cases else ""
         print(f"{file}: verified{cases}; isolation: {verdict.isolation.split(' (')[0]}")
@@ -175,6 +175,8 @@ def tell(verdict: Any, file: Path) -> None:
             )
         return
     where = f"{file}:{verdict.line}" if verdict.line else str(file)
+    if exit_code(verdict) == 2:
+        raise WrongUse(f"{where}: {verdict.message}. Fix: {verdict.fix}.")
     print(f"{where}: refused at {verdict.stage} [{verdict.rule or verdict.reason}] {verdict.message}")
     if verdict.case:
         print(f"smallest failing case: {verdict.case}")

@@ -34,6 +34,8 @@ def nkismith(data, tmp_path, monkeypatch, capsys):
         (["check", "folder", "--op", "rope_3d"], "is a folder"),
         (["check", "binary.py", "--op", "rope_3d"], "is not a text file"),
         (["check", "kernel.py"], "--spec"),
+        (["check", "kernel.py", "--op", "rope_3d"], "kernel.py:1: no function rope_3d at the top level"),
+        (["check", "torn.py", "--op", "rope_3d"], "torn.py:1: syntax error"),
         (["check", "kernel.py", "--op", "rope3d"], 'Did you mean "rope_3d"'.replace('"', "'")),
         (["check", "kernel.py", "--op", "rope_3d", "--target", "trn9"], "trn2, trn3"),
         (["check", "kernel.py", "--op", "rope_3d", "--cases", "huge"], "smoke, edge, production"),
@@ -57,6 +59,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(words, said, nkismith, tmp_path, 
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00\x01")
     (tmp_path / "kernel.py").write_text("import nki\n")
+    (tmp_path / "torn.py").write_text("def rope_3d(\n")
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "spec.yaml").write_text((op_dir / "spec.yaml").read_text().replace("summary:", "sumary:"))
