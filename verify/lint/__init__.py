@@ -4,7 +4,7 @@ The recorder runs a draft as Python in the process that records it. What that Py
 keeps a verdict true: everything is refused that is not on a list, with a rule's name, the line and the way out.
 """
 
-from nkismith.verify.lint import access, behaviour, definitions, imports, statements, subset
+from nkismith.verify.lint import access, behaviour, definitions, imports, statements, subset, text
 from nkismith.verify.lint.rule import RULES, Finding, Rule
 from nkismith.verify.lint.source import Source, Unreadable, read
 from nkismith.verify.reasons import Reason
@@ -13,7 +13,7 @@ PARSE = "parse"
 MAX_LITERALS = 1000
 
 __all__ = ["MAX_LITERALS", "PARSE", "RULES", "Finding", "Rule", "lint", "reason"]
-RULE_MODULES = (imports, access, definitions, statements, behaviour, subset)  # importing them fills RULES
+RULE_MODULES = (imports, access, definitions, statements, behaviour, text, subset)  # importing them fills RULES
 
 
 def lint(
@@ -37,10 +37,10 @@ def lint(
     """
     release = _release(sdk)
     try:
-        text, tree = read(source)
+        characters, tree = read(source)
     except Unreadable as error:
         return (Finding(PARSE, error.line, error.message, error.fix),)
-    parsed = Source(text, tree, entry, params, release, max_literals)
+    parsed = Source(characters, tree, entry, params, release, max_literals)
     findings = {
         Finding(rule.name, seen.line, seen.message, seen.fix)
         for rule in RULES.values()

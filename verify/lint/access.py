@@ -5,6 +5,7 @@ import builtins
 import dis
 import functools
 from collections.abc import Iterator
+from enum import Enum
 from types import FunctionType
 
 from nkismith.verify.lint.names import (
@@ -20,6 +21,7 @@ from nkismith.verify.lint.ownership import defined_attributes, is_self
 from nkismith.verify.lint.rule import Seen, rule
 from nkismith.verify.lint.source import Source
 from nkismith.verify.reasons import Reason
+from nkismith.verify.simulator.enums import ENUMS
 from nkismith.verify.simulator.kernel import Kernel
 from nkismith.verify.simulator.language.maths import Operator
 from nkismith.verify.simulator.recorder import NkiInstruction
@@ -185,8 +187,12 @@ def check_attributes(source: Source) -> Iterator[Seen]:
                 if is_self(source, value) and name in own:
                     continue
                 names = [name]
-            case ast.MatchClass(kwd_attrs=names):
-                pass
+            case ast.MatchClass(cls=cls, kwd_attrs=names):
+                # A pattern swallows the AttributeError of an attribute that only one of simulator and device has.
+                names = [n for n in names if not (n in own - NKI_ATTRIBUTES and source.path(cls) is None)]
+                names = [n for n in names if n not in _EVERYWHERE]
+                yield from (Seen(node, f"pattern on the attribute {n}", "ask isinstance, then read it") for n in names)
+                continue
             case _:
                 continue
         for name in names:
@@ -196,13 +202,16 @@ def check_attributes(source: Source) -> Iterator[Seen]:
                 yield Seen(node, f".{name} may be the recorder's own", "name your attribute otherwise")
 
 
+_EVERYWHERE = frozenset({"shape", "dtype", "value", "name"})
+
+
 @functools.cache
 def _internal_attributes() -> frozenset[str]:
     """What objects in a kernel's hands have in this simulator and not in the documentation. A class of the kernel that
     defines a field of that name must not make it permitted on a tensor."""
     internal: set[str] = set()
-    for kind in (NkiTensor, NkiScalar, VirtualRegister, NkiInstruction, Operator, Kernel):
-        internal |= {name for name in dir(kind) if not name.startswith("__")}
+    for kind in (NkiTensor, NkiScalar, VirtualRegister, NkiInstruction, Operator, Kernel, Enum, *ENUMS):
+        internal |= {name for name in (*dir(kind), *vars(kind)) if not name.startswith("__")}
         for function in vars(kind).values():
             if isinstance(function, FunctionType):
                 steps = dis.get_instructions(function)
@@ -239,9 +248,11 @@ def scale(x):
 )
 def check_patches(source: Source) -> Iterator[Seen]:
     own, others = defined_attributes(source), NKI_ATTRIBUTES | _internal_attributes()
-    for node in source.each(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
-        if isinstance(node.ctx, ast.Load):
+    for node in source.each(ast.Attribute, ast.Subscript):
+        assert isinstance(node, ast.Attribute | ast.Subscript)
+        if isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load):
+            if source.path(node.value) is not None and not isinstance(node.ctx, ast.Load):
+                yield Seen(node, "an element of something imported is set", "keep it in a variable")
             continue
         known = node.attr in own and source.path(node.value) is None
         if not known or (node.attr in others and not is_self(source, node.value)):
