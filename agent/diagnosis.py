@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nkismith.prompts.render import Failure, Measure, Tried
+from nkismith.prompts.render import Failure, HotLine, Measure, Tried
 from nkismith.results.store import Row
 
 HOT_LINES = 12
@@ -51,31 +51,43 @@ def outcome(row: Row) -> str:
 
 
 def measure(verdict: str, source: str, case: str) -> Measure:
-    """The profile in a stored verdict, with the text of its slowest lines."""
+    """The profile in a stored verdict, with the text of the lines that take the time."""
     profile: dict[str, Any] = json.loads(verdict)["profile"]
     lines = source.splitlines()
-    hot = sorted(_by_line(profile["by_line"]).items(), key=lambda item: -item[1])[:HOT_LINES]
+    active = {name: use["active_time_us"] for name, use in profile["engines"].items() if use["instruction_count"]}
+    active["dma"] = profile["dma"]["active_time_us"]
     return Measure(
         label=profile["label"],
         case=case,
-        **{
-            name: float(profile[name])
-            for name in (
-                "latency_us", "low_us", "high_us", "floor_us", "hbm_read_bytes", "hbm_write_bytes", "sbuf_peak_bytes",
-                "psum_peak_bytes", "spill_bytes",
-            )
-        },
-        bound=str(profile["bound"]),
-        engines={name: float(_busy(value)) for name, value in profile["engines"].items()},
-        by_line=tuple((line, lines[line - 1].strip() if 0 < line <= len(lines) else "", us) for line, us in hot),
-    )  # fmt: skip
+        latency_us=profile["latency_us"],
+        low_us=profile["low_us"],
+        high_us=profile["high_us"],
+        floor_us=profile["floor_us"],
+        bound=profile["bound"],
+        busiest=bottleneck(profile),
+        active=active,
+        diagnosis=tuple(profile["diagnosis"]),
+        transfers=profile["dma"]["transfer_count"],
+        contiguous_bytes=profile["dma"]["mean_contiguous_bytes"],
+        hbm_read_bytes=profile["hbm_read_bytes"],
+        hbm_write_bytes=profile["hbm_write_bytes"],
+        sbuf_peak_bytes=profile["sbuf_peak_bytes"],
+        psum_peak_bytes=profile["psum_peak_bytes"],
+        spill_bytes=profile["spill_bytes"],
+        instructions=profile["instruction_count"],
+        hot=tuple(
+            HotLine(use["line"], _text(lines, use["line"]), use["opcode"], use["time_us"])
+            for use in profile["by_line"][:HOT_LINES]
+        ),
+    )
 
 
-def _by_line(listed: Any) -> dict[int, float]:
-    pairs = listed.items() if isinstance(listed, dict) else ((row["line"], row) for row in listed)
-    return {int(line): float(_busy(value)) for line, value in pairs}
+def bottleneck(profile: dict[str, Any]) -> str:
+    """The engine, or dma, that is active longest."""
+    active = {name: use["active_time_us"] for name, use in profile["engines"].items()}
+    active["dma"] = profile["dma"]["active_time_us"]
+    return max(active, key=lambda name: active[name])
 
 
-def _busy(value: Any) -> float:
-    """Busy microseconds of an engine or a line, whether the profile gives a number or a record."""
-    return float(value["busy_us"]) if isinstance(value, dict) else float(value)
+def _text(lines: Sequence[str], number: int) -> str:
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""

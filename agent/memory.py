@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from nkismith.agent.diagnosis import bottleneck
 from nkismith.kernels.spec import OpSpec
 from nkismith.prompts import kinds
 from nkismith.prompts.render import LESSONS
@@ -75,9 +76,8 @@ def _repair(refused: Row, next_one: Row) -> Row | None:
 
 
 def _gain(parent: Row, child: Row) -> Row | None:
-    profile = json.loads(parent["verdict"]).get("profile") or {}
-    bound = str(profile.get("bound", ""))
-    situation = f"bound by {bound}, {parent['latency_us']:.1f} µs modelled" if parent["latency_us"] else "verified"
+    bound = bottleneck(json.loads(parent["verdict"])["profile"])
+    situation = f"{bound} busiest, {parent['latency_us']:.1f} µs modelled"
     if not child["accepted"]:
         effect, positive, weight = f"refused: {child['reason']}", 0, 0.5
     elif child["latency_us"] and parent["latency_us"]:

@@ -186,7 +186,9 @@ def optimisation_prompt(run: Run, state: State, parent: Attempt) -> Prompt:
     source = run.store.text(row["source"])
     measure = diagnosis.measure(row["verdict"], source, str(production(run.spec)))
     lessons = (
-        memory.shown(run.index, kinds.kind(run.spec), measure.bound, skip=run.store.id) if run.plan.use_lessons else []
+        memory.shown(run.index, kinds.kind(run.spec), measure.busiest, skip=run.store.id)
+        if run.plan.use_lessons
+        else []
     )
     return render.optimisation(
         Prompt.from_json(run.store.text(row["prompt"])),

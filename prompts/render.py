@@ -83,8 +83,21 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class HotLine:
+    """A source line on the critical path: its number, its text, its slowest instruction, microseconds."""
+
+    line: int
+    text: str
+    opcode: str
+    time_us: float
+
+
+@dataclass(frozen=True)
 class Measure:
-    """A profile as an optimisation prompt shows it. Times in microseconds at `case`, label as the profile says."""
+    """A profile as an optimisation prompt shows it. Times in microseconds at `case`, label as the profile says.
+
+    bound is what sets the floor; busiest the engine (or dma) that is active longest; active the active time of each.
+    """
 
     label: str
     case: str
@@ -93,14 +106,18 @@ class Measure:
     high_us: float
     floor_us: float
     bound: str
-    engines: dict[str, float]
+    busiest: str
+    active: dict[str, float]
+    diagnosis: tuple[str, ...]
+    transfers: int
+    contiguous_bytes: float
     hbm_read_bytes: float
     hbm_write_bytes: float
     sbuf_peak_bytes: float
     psum_peak_bytes: float
     spill_bytes: float
-    by_line: tuple[tuple[int, str, float], ...]
-    """(source line, its text, microseconds), the slowest first."""
+    instructions: int
+    hot: tuple[HotLine, ...]
 
 
 def first(spec: OpSpec, *, target: str, sdk: str, lnc: int, lessons: Sequence[str] = ()) -> Prompt:

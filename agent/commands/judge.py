@@ -107,13 +107,17 @@ def profile(
     print(
         f"{contract.op} at {chosen} on {target}, LNC {lnc}: {measured.latency_us:.1f} µs {measured.label} "
         f"({measured.low_us:.1f} to {measured.high_us:.1f}); floor {measured.floor_us:.1f} µs, "
-        f"{100 * measured.floor_us / measured.latency_us:.1f} % of it; bound by {measured.bound}"
+        f"{measured.percent_of_floor:.1f} % of it, set by {measured.bound}"
     )
     print(
         f"HBM read {measured.hbm_read_bytes / 1e6:.2f} MB, written {measured.hbm_write_bytes / 1e6:.2f} MB, spilled "
         f"{measured.spill_bytes / 1e6:.2f} MB; a partition's peak: SBUF {measured.sbuf_peak_bytes / 1024:.1f} KiB, "
         f"PSUM {measured.psum_peak_bytes / 1024:.1f} KiB"
     )
+    for line in measured.diagnosis:
+        print(f"- {line}")
+    for use in measured.by_line[:8]:
+        print(f"{use.time_us:10.1f} µs  {file}:{use.line}  {use.opcode}")
     return 0
 
 
@@ -171,7 +175,7 @@ def tell(verdict: Any, file: Path) -> None:
             measured = verdict.profile
             print(
                 f"{measured.latency_us:.1f} µs {measured.label} ({measured.low_us:.1f} to {measured.high_us:.1f}), "
-                f"floor {measured.floor_us:.1f} µs, bound by {measured.bound}"
+                f"floor {measured.floor_us:.1f} µs, set by {measured.bound}"
             )
         return
     where = f"{file}:{verdict.line}" if verdict.line else str(file)

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from nkismith.results.store import content_hash
@@ -19,17 +19,19 @@ def kernel(verdict, change="", extra=""):
 
 @dataclass(frozen=True)
 class FakeProfile:
+    """With the fields of verify.timing's Profile that the loop reads."""
+
     latency_us: float
     label: str = "modelled"
     floor_us: float = 50.0
-    bound: str = "dma"
-    engines: dict = field(default_factory=lambda: {"dma": 40.0, "vector": 10.0})
+    bound: str = "hbm"
+    diagnosis: tuple = ("VectorE waits for DMA",)
     hbm_read_bytes: int = 1_000_000
     hbm_write_bytes: int = 500_000
     sbuf_peak_bytes: int = 4096
     psum_peak_bytes: int = 0
     spill_bytes: int = 0
-    by_line: dict = field(default_factory=lambda: {1: 30.0, 2: 5.0})
+    instruction_count: int = 1234
 
     @property
     def low_us(self):
@@ -40,7 +42,17 @@ class FakeProfile:
         return 1.3 * self.latency_us
 
     def to_dict(self):
-        return {**self.__dict__, "low_us": self.low_us, "high_us": self.high_us}
+        return {
+            **self.__dict__,
+            "low_us": self.low_us,
+            "high_us": self.high_us,
+            "engines": {
+                "vector": {"active_time_us": 10.0, "active_time_percent": 10.0, "instruction_count": 7},
+                "tensor": {"active_time_us": 0.0, "active_time_percent": 0.0, "instruction_count": 0},
+            },
+            "dma": {"active_time_us": 40.0, "transfer_count": 99, "mean_contiguous_bytes": 512.0},
+            "by_line": [{"file": "k.py", "line": 2, "opcode": "dma_copy", "time_us": 30.0, "percent": 30.0}],
+        }
 
 
 @dataclass(frozen=True)

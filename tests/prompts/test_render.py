@@ -7,7 +7,7 @@ import pytest
 
 from nkismith.kernels import scaffold, spec
 from nkismith.prompts import kinds, render
-from nkismith.prompts.render import Failure, Measure, Prompt, Tried
+from nkismith.prompts.render import Failure, HotLine, Measure, Prompt, Tried
 from nkismith.verify.simulator import sdk
 
 AWKWARD = """\
@@ -112,14 +112,16 @@ def test_a_reply_without_a_draft_is_told_without_one(awkward):
 
 def test_an_optimisation_shows_distance_engines_and_hot_lines(awkward):
     measure = Measure(
-        label="modelled", case="N=64", latency_us=200.0, low_us=160.0, high_us=260.0, floor_us=50.0, bound="vector",
-        engines={"vector": 150.0, "dma": 60.0}, hbm_read_bytes=2e6, hbm_write_bytes=1e6, sbuf_peak_bytes=8192.0,
-        psum_peak_bytes=2048.0, spill_bytes=0.0, by_line=((7, "nisa.tensor_tensor(...)", 120.0),),
+        label="modelled", case="N=64", latency_us=200.0, low_us=160.0, high_us=260.0, floor_us=50.0, bound="hbm",
+        busiest="vector", active={"vector": 150.0, "dma": 60.0}, diagnosis=("VectorE is busy 75 % of the time",),
+        transfers=1200, contiguous_bytes=2048.0, hbm_read_bytes=2e6, hbm_write_bytes=1e6, sbuf_peak_bytes=8192.0,
+        psum_peak_bytes=2048.0, spill_bytes=0.0, instructions=4321,
+        hot=(HotLine(7, "nisa.tensor_tensor(...)", "tensor_tensor", 120.0),),
     )  # fmt: skip
     turn = render.optimisation(
         first(awkward), source="x = 1", measure=measure, tried=[], gain=0.02, lessons=["a → b → c"]
     ).turn
-    for said in ("25.0 %", "**vector**", "75 %", "nisa.tensor_tensor(...)", "2.0 % faster", "a → b → c"):
+    for said in ("25.0 %", "**vector**", "75 %", "nisa.tensor_tensor(...)", "2.0 % faster", "a → b → c", "1,200 DMA"):
         assert said in turn
     assert "spilled" not in turn
 
