@@ -1,7 +1,5 @@
 """dtypes and casts against PyTorch and exact arithmetic."""
 
-from fractions import Fraction
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -34,11 +32,9 @@ def test_fp8_rounds_to_the_nearest_of_its_values(values):
         grid = np.unique(grid[np.isfinite(grid)])
         assert grid.max() == top
         got = as_float32(cast(column(values), dtype), dtype)[0]
-        for x, y in zip(values, got, strict=True):
+        for x, y in zip(values, got.astype(np.float64), strict=True):  # differences of float32 are exact in float64
             if abs(x) <= top:
-                assert abs(Fraction(float(y)) - Fraction(x)) == min(
-                    abs(Fraction(g) - Fraction(x)) for g in grid.tolist()
-                )
+                assert abs(y - x) == np.abs(grid - x).min()
 
 
 def test_ties_go_to_the_even_neighbour():
@@ -50,8 +46,8 @@ def test_ties_go_to_the_even_neighbour():
 def test_floats_become_integers_to_nearest_even_and_saturate(dtype):
     info = np.iinfo(dtype)
     x = [0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, 1e10, -1e10, float(info.max), float(info.min), np.inf, -np.inf, 1e30]
-    want = [min(max(round(float(np.float32(v))) if np.isfinite(v) else (info.max if v > 0 else info.min), info.min), info.max)
-            for v in x]  # fmt: skip
+    whole = [round(float(np.float32(v))) if np.isfinite(v) else (info.max if v > 0 else info.min) for v in x]
+    want = [min(max(v, info.min), info.max) for v in whole]
     assert cast(column(x), dtype).tolist() == [want]
 
 
