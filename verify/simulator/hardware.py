@@ -16,6 +16,7 @@ PSUM_BANK_BYTES = 2048  # a partition and bank (A3)
 PSUM_BYTES = PSUM_BANKS * PSUM_BANK_BYTES  # a partition
 STATIONARY_FREE_MAX = 128  # columns of the stationary operand (LANG gemm_stationary_fmax)
 BN_STATS_FREE_MAX = 512  # (LANG)
+GEMM_MOVING_FREE_MAX = 512  # columns of the moving operand (LANG gemm_moving_fmax)
 PSUM_ALIGN_BYTES = 4  # (KLR)
 SBUF_ALIGN_BYTES = 1  # (KLR)
 REGISTERS_PER_ENGINE = 64  # 32-bit registers of a sequencer (nki.isa.register_alloc)
@@ -188,7 +189,7 @@ DMA_DONE_NS = Estimate(
     reason="from the last byte to the start of the engine that waits for it",
 )
 DMA_ISSUE_NS = Estimate(
-    "dma_issue_ns", 450, 360, 600,
+    "dma_issue_ns", 495, 420, 620,
     source="KOPT: 0.61 us, naive bf16 matmul: 0.52 us a DMA",
     reason="distance of two DMAs of one queue whose descriptors were made before; the two profiles are upper "
            "bounds, with 2 DMAs a matmul in flight",
@@ -214,7 +215,7 @@ DMA_DESCRIPTOR_NS = Estimate(
     reason="what a contiguous run costs its DMA engine beside its bytes",
 )
 DMA_RATE = Estimate(
-    "dma_rate", 1.0, 0.92, 1.1,
+    "dma_rate", 1.0, 0.92, 1.22,
     source="DMAB table; DMAO: 32 KiB in 1416 ns",
     reason="time of a byte over the table's rate; rates of two generations of text differ by 15 %",
 )
@@ -237,6 +238,11 @@ DMA_COMPUTE = Estimate(
     "dma_compute", 1.5, 1.0, 2.0,
     source="DMAO: half throughput before trn3",
     reason="time of a reduction in the DMA",
+)
+SBUF_CONTENTION = Estimate(
+    "sbuf_contention", 0.05, 0.0, 0.1,
+    source="memory-hierarchy-overview: SBUF has about 20 times the bandwidth of HBM",
+    reason="share of the time of a DMA that VectorE loses to it while both use SBUF",
 )
 VECTOR_PAIR = Estimate(
     "vector_pair", 1.0, 0.9, 1.5,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import LegalityError
-from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES, PSUM_BYTES, QUADRANT, target
+from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES, PSUM_BYTES, QUADRANT, Target, target
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, Program, Trace, While
 from nkismith.verify.timing.regions import region
@@ -48,14 +48,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A slice saved to HBM, or reloaded from it, before an instruction."""
+    """A slice that leaves SBUF, or comes back, before an instruction. One that is still in HBM is just dropped."""
 
     before: int  # instruction id
-    kind: str  # save, reload
+    kind: str  # save, drop, reload
     buffer: int
     low: int
     high: int
-    bytes: int  # over all its partitions
+    bytes: int  # moved, over all its partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,21 @@ class Allocation:
         return sum(s.bytes for core in self.spills for s in core)
 
 
-def allocate(trace: Trace, *, capacity: str = "refuse") -> Allocation:
+def allocate(trace: Trace, *, capacity: str = "refuse", machine: Target | None = None) -> Allocation:
     """Place the on-chip buffers of every core.
 
     Raises LegalityError `sbuf_overflow` or `psum_overflow` when live slices do not fit. With capacity="spill", SBUF
-    slices are saved to HBM instead (farthest next use first); PSUM has no way to HBM and still refuses.
+    slices are saved to HBM instead (farthest next use first); PSUM has no way to HBM and still refuses. `machine`
+    replaces the trace's target.
     """
+    machine = machine or target(trace.target)
     peaks = {"sbuf": 0, "psum": 0}
     spills, addresses = [], []
     for program in trace.programs:
-        life = _Liveness(trace, program)
+        life = Liveness(trace, program)
         placed: list[Address] = []
         spilled: list[Spill] = []
-        for space, limit in (("sbuf", target(trace.target).sbuf_usable_bytes), ("psum", PSUM_BYTES)):
+        for space, limit in (("sbuf", machine.sbuf_usable_bytes), ("psum", PSUM_BYTES)):
             slices = sorted(life.slices(space), key=lambda s: s.first)
             if space == "sbuf" and capacity == "spill":
                 spilled = _spill(trace, life, slices, limit)
@@ -111,12 +113,13 @@ def share(buffer: Buffer, bytes_: int) -> int:
     return PSUM_BANK_BYTES // (PSUM_BANK_BYTES // bytes_)
 
 
-class _Liveness:
+class Liveness:
     """First and last access of every slice of a program's on-chip buffers, by position in program order."""
 
     def __init__(self, trace: Trace, program: Program) -> None:
         self.trace = trace
         self.ids: list[int] = []  # position -> instruction id
+        self.loops: dict[int, int] = {}  # outermost compiled loops: first position -> last position
         self._ranges: dict[int, dict[tuple[int, int], list]] = defaultdict(dict)
         for position, instr in self._positions(program.body):
             definition = define(instr.op)
@@ -135,6 +138,8 @@ class _Liveness:
                 # Everything a loop touches lives from its first to its last position.
                 start = len(self.ids)
                 inside = [instr for _, instr in self._positions(node.body, in_loop=True)]
+                if inside:
+                    self.loops[start] = len(self.ids) - 1
                 yield from ((start, instr) for instr in inside)
                 yield from ((len(self.ids) - 1, instr) for instr in inside)
             else:
@@ -267,15 +272,13 @@ class _LinearScan:
         )
 
 
-def _spill(trace: Trace, life: _Liveness, slices: list[Slice], limit: int) -> list[Spill]:
+def _spill(trace: Trace, life: Liveness, slices: list[Slice], limit: int) -> list[Spill]:
     """Decide spills as a compiler with perfect knowledge would: when full, save what is needed last."""
     by_position: dict[int, list[int]] = defaultdict(list)
     for index, piece in enumerate(slices):
         for position in dict.fromkeys(p for p, _ in piece.uses):
             by_position[position].append(index)
-    weight = [
-        (piece.high - piece.low) * max(1, -(-trace.buffers[piece.buffer].shape[0] // QUADRANT)) for piece in slices
-    ]
+    weight = [(piece.high - piece.low) * lanes_of(trace.buffers[piece.buffer])[0].bit_count() for piece in slices]
     room = limit * LANES
     resident: dict[int, None] = {}
     cursor = [0] * len(slices)  # next use
@@ -285,10 +288,8 @@ def _spill(trace: Trace, life: _Liveness, slices: list[Slice], limit: int) -> li
 
     def event(kind: str, index: int, position: int) -> None:
         piece = slices[index]
-        partitions = trace.buffers[piece.buffer].shape[0]
-        out.append(
-            Spill(life.ids[position], kind, piece.buffer, piece.low, piece.high, (piece.high - piece.low) * partitions)
-        )
+        size = 0 if kind == "drop" else (piece.high - piece.low) * trace.buffers[piece.buffer].shape[0]
+        out.append(Spill(life.ids[position], kind, piece.buffer, piece.low, piece.high, size))
 
     def next_use(index: int) -> int:
         uses = slices[index].uses
@@ -311,9 +312,8 @@ def _spill(trace: Trace, life: _Liveness, slices: list[Slice], limit: int) -> li
                     trace.files[0],
                 )
             victim = max(victims, key=next_use)
-            if victim in dirty:
-                event("save", victim, position)
-                dirty.discard(victim)
+            event("save" if victim in dirty else "drop", victim, position)
+            dirty.discard(victim)
             saved.add(victim)
             del resident[victim]
             room += weight[victim]

@@ -223,7 +223,7 @@ def dma(**options):
 
     def build(tile):
         result = like(tile, dtype)
-        nisa.dma_copy(result, tile, **{k: v for k, v in options.items()})
+        nisa.dma_copy(result, tile, **options)
         return result
 
     return build
@@ -240,7 +240,8 @@ def dma(**options):
             {"engine": nisa.engine.scalar, "dge_mode": nisa.dge_mode.hwdge},
         ),
         ({"priority": 1}, "dma_priority", {}),
-        ({"dge_mode": 2}, "enum_value", {"dge_mode": nisa.dge_mode.none}),
+        ({"dge_mode": 4}, "enum_value", {"dge_mode": 3}),
+        ({"oob_mode": 1}, "enum_value", {"oob_mode": nisa.oob_mode.skip}),
     ],
 )
 def test_rules_of_dma_copy(offender, expected, neighbour):
