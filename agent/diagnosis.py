@@ -54,7 +54,7 @@ def measure(verdict: str, source: str, case: str) -> Measure:
     """The profile in a stored verdict, with the text of the lines that take the time."""
     profile: dict[str, Any] = json.loads(verdict)["profile"]
     lines = source.splitlines()
-    active = {name: use["active_time_us"] for name, use in profile["engines"].items() if use["instruction_count"]}
+    active = {name: use["busy_us"] for name, use in profile["engines"].items() if use["instruction_count"]}
     active["dma"] = profile["dma"]["active_time_us"]
     return Measure(
         label=profile["label"],
@@ -76,7 +76,7 @@ def measure(verdict: str, source: str, case: str) -> Measure:
         spill_bytes=profile["spill_bytes"],
         instructions=profile["instruction_count"],
         hot=tuple(
-            HotLine(use["line"], _text(lines, use["line"]), use["opcode"], use["time_us"])
+            HotLine(use["line"], _text(lines, use["line"]), use["opcode"], use["busy_us"])
             for use in profile["by_line"][:HOT_LINES]
         ),
     )
@@ -84,7 +84,7 @@ def measure(verdict: str, source: str, case: str) -> Measure:
 
 def bottleneck(profile: dict[str, Any]) -> str:
     """The engine, or dma, that is active longest."""
-    active = {name: use["active_time_us"] for name, use in profile["engines"].items()}
+    active = {name: use["busy_us"] for name, use in profile["engines"].items()}
     active["dma"] = profile["dma"]["active_time_us"]
     return max(active, key=lambda name: active[name])
 

@@ -70,12 +70,15 @@ def profile(
     case: Annotated[
         str, typer.Option(help="Case to time: production, edge, smoke, or one of their labels.")
     ] = "production",
+    timeline: Annotated[
+        Path | None, typer.Option(help="Also write the schedule: .json opens in Perfetto, .png is a picture.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Modelled time and traffic of a kernel at one case, against the floor of the op's work.
 
     \b
-    nkismith profile kernel.py --op rope_3d
+    nkismith profile kernel.py --op rope_3d --timeline timeline.json
     nkismith profile kernel.py --op rope_3d --case smoke --json
     """
     from nkismith import verify
@@ -84,6 +87,8 @@ def profile(
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
     chosen = _case(contract, case)
+    if timeline is not None and (timeline.suffix not in (".json", ".png") or not timeline.parent.is_dir()):
+        raise WrongUse(f"{timeline}: a timeline is a .json or .png file in a folder that exists.")
     try:
         measured = verify.profile(source, contract, chosen, target=target, sdk=sdk, lnc=lnc)
     except Failure as failure:
@@ -101,6 +106,8 @@ def profile(
             where = f"{file}:{failure.line}" if failure.line else str(file)
             print(f"{where}: not a legal kernel [{failure.rule or failure.reason}] {failure}. {failure.fix}")
         return 1
+    if timeline is not None:
+        _draw(source, contract, chosen, target, sdk, lnc, timeline)
     if json:
         emit(measured)
         return 0
@@ -117,7 +124,7 @@ def profile(
     for line in measured.diagnosis:
         print(f"- {line}")
     for use in measured.by_line[:8]:
-        print(f"{use.time_us:10.1f} µs  {file}:{use.line}  {use.opcode}")
+        print(f"{use.busy_us:10.1f} µs  {file}:{use.line}  {use.opcode}")
     return 0
 
 
@@ -186,6 +193,17 @@ def tell(verdict: Any, file: Path) -> None:
         print(f"smallest failing case: {verdict.case}")
     if verdict.fix:
         print(f"fix: {verdict.fix}")
+
+
+def _draw(source: str, contract: Any, case: Any, target: str, sdk: str, lnc: int, path: Path) -> None:
+    """Record once more, for the schedule behind the profile."""
+    from nkismith.verify.recording import Request, record
+    from nkismith.verify.timing import model
+    from nkismith.verify.timing.timeline import write
+
+    bound = contract.bind(case)
+    trace = record(Request(source, contract.op, sdk, target, lnc), [bound]).traces[0]
+    write(model(trace, control=bound.control, work=bound.work), path)
 
 
 def _cases(contract: Any, group: str | None) -> Any:

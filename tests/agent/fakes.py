@@ -47,11 +47,11 @@ class FakeProfile:
             "low_us": self.low_us,
             "high_us": self.high_us,
             "engines": {
-                "vector": {"active_time_us": 10.0, "active_time_percent": 10.0, "instruction_count": 7},
-                "tensor": {"active_time_us": 0.0, "active_time_percent": 0.0, "instruction_count": 0},
+                "vector": {"busy_us": 10.0, "busy_percent": 10.0, "instruction_count": 7},
+                "tensor": {"busy_us": 0.0, "busy_percent": 0.0, "instruction_count": 0},
             },
             "dma": {"active_time_us": 40.0, "transfer_count": 99, "mean_contiguous_bytes": 512.0},
-            "by_line": [{"file": "k.py", "line": 2, "opcode": "dma_copy", "time_us": 30.0, "percent": 30.0}],
+            "by_line": [{"file": "k.py", "line": 2, "opcode": "dma_copy", "busy_us": 30.0, "percent": 30.0}],
         }
 
 
