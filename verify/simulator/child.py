@@ -10,6 +10,7 @@ Reply: a list with one item a case, {"trace": bytes} or {"error": [kind, rule or
 """
 
 from __future__ import annotations
+import __future__
 
 import builtins
 import dataclasses
@@ -29,7 +30,7 @@ from nkismith.verify.simulator.install import install
 from nkismith.verify.simulator.kernel import TensorType, record, unwrap
 
 FILE = "kernel.py"
-ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (math, functools, dataclasses, enum, typing)}
+ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (__future__, math, functools, dataclasses, enum, typing)}
 _TEXT = 2000  # characters of a message that the judge has use for
 
 
@@ -49,6 +50,8 @@ def _load(source: str, entry: str) -> Any:
     namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
     try:
         exec(compile(source, FILE, "exec", dont_inherit=True), namespace)
+    except MemoryError:
+        raise  # for the sandbox to report: there may be no memory left to say so here
     except BaseException as error:  # a draft may raise anything, SystemExit too
         return _error(error, "load")
     found = namespace.get(entry)
@@ -74,6 +77,8 @@ def _record(kernel: Any, case: Any, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         trace, _ = record(unwrap(kernel), arguments, target=asked["target"], sdk=asked["sdk"], lnc=asked["lnc"])
         return {"trace": wire.encode(trace)}
+    except MemoryError:
+        raise
     except BaseException as error:  # whatever a draft raises is its verdict, not our failure
         return {"error": _error(error, "raised")}
 
