@@ -5,7 +5,7 @@ Values as documented (nki.isa, nki.language.MemoryRegion of NKI 0.7).
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
 class engine(Enum):
@@ -53,8 +53,8 @@ class matmul_perf_mode(Enum):
     double_row = "double_row"
 
 
-class nc_version(Enum):
-    """NeuronCore generations."""
+class nc_version(IntEnum):
+    """NeuronCore generations, in order."""
 
     gen2 = 2
     gen3 = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 import os
 import sys
@@ -31,6 +32,9 @@ from nkismith.verify.simulator.scalar_calls import (
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
 from nkismith.verify.simulator.simulate import simulate, simulate_kernel
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
+
+# Libraries of the first releases import annotations from neuronxcc.nki.typing; nothing else of it is offered.
+_STAND_IN_NEURONXCC = importlib.util.find_spec("neuronxcc") is None
 
 
 class Setting(NamedTuple):
@@ -67,7 +71,7 @@ def install(sdk: str = releases.NEWEST, target: str | None = None, lnc: int | No
     global _setting
     _setting = choose(sdk, target, lnc)
     found = modules(_setting.sdk)
-    for name in [n for n in sys.modules if n.split(".")[0] == "nki"]:
+    for name in [n for n in sys.modules if n.split(".")[0] == "nki" or n in found]:
         if not isinstance(sys.modules[name], _Module):
             _displaced[name] = sys.modules[name]
         del sys.modules[name]
@@ -76,7 +80,7 @@ def install(sdk: str = releases.NEWEST, target: str | None = None, lnc: int | No
 
 def uninstall() -> None:
     """Remove what `install` put into sys.modules, and put back what it found there."""
-    for name in [n for n, m in sys.modules.items() if n.split(".")[0] == "nki" and isinstance(m, _Module)]:
+    for name in [n for n, m in sys.modules.items() if isinstance(m, _Module)]:
         del sys.modules[name]
     sys.modules.update(_displaced)
     _displaced.clear()
@@ -100,7 +104,7 @@ def modules(sdk: str = releases.NEWEST) -> dict[str, ModuleType]:
         "nki.isa": isa_names(),
         "nki.isa.constants": constants,
         "nki.language": surface.names(),
-        "nki.typing": {"tensor": _Annotation(), "NkiTensor": NkiTensor},
+        "nki.typing": {"tensor": _Annotation(), "mutable_tensor": _Annotation(), "NkiTensor": NkiTensor},
         "nki.dtype": dict(DTYPES),
         "nki.compiler": {
             "CompileConfig": config.CompileConfig,
@@ -110,6 +114,8 @@ def modules(sdk: str = releases.NEWEST) -> dict[str, ModuleType]:
         "nki.collectives": collectives.names(),
         "nki.simulator": {"simulate_kernel": simulate_kernel},
     }
+    if _STAND_IN_NEURONXCC:
+        contents |= {"neuronxcc": {}, "neuronxcc.nki": {}, "neuronxcc.nki.typing": contents["nki.typing"]}
     found: dict[str, ModuleType] = {}
     for name, names in contents.items():
         if releases.absent(name, sdk):
@@ -156,8 +162,8 @@ class _Annotation:
 def isa_names() -> dict[str, Any]:
     """Everything `nki.isa` offers."""
     found: dict[str, Any] = {n: d.call for n, d in TABLE.items() if d.public}
-    found.update({e.__name__: e for e in enums.ENUMS if e is not enums.MemoryRegion})
     found.update({f"{e.name}_engine": e for e in enums.engine})
+    found.update({e.__name__: e for e in enums.ENUMS if e is not enums.MemoryRegion})  # dma_engine is an enum
     calls: list[Callable[..., Any] | type] = [
         scalar_load, scalar_store, register_alloc, register_load, register_move, register_store, NkiScalar,
         VirtualRegister, NkiInstruction, NkiValidationError, get_nc_version, get_nc_sub_version,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -89,12 +90,11 @@ def jit(
     specialization_config: SpecializationConfig | None = None,
     **options: Any,
 ) -> Any:
-    """Mark a kernel. `mode` of old kernels is ignored, as since 0.4; other options are unknown keywords."""
+    """Mark a kernel. Options of old kernels (`mode`, `experimental_flags`, ...) are ignored with a warning."""
     if "platform_target" in options:
         raise TypeError("nki.jit(platform_target=...) is gone since 0.3: set NEURON_PLATFORM_TARGET_OVERRIDE")
-    unknown = sorted(set(options) - {"mode"})
-    if unknown:
-        raise TypeError(f"nki.jit got unknown options {', '.join(unknown)}")
+    if options:
+        warnings.warn(f"nki.jit ignores {', '.join(sorted(options))}", DeprecationWarning, stacklevel=2)
     for value, kind in ((compile_config, CompileConfig), (specialization_config, SpecializationConfig)):
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"nki.jit takes a nki.compiler.{kind.__name__}, not {type(value).__name__}")

@@ -129,8 +129,12 @@ class Recorder:
         """The error with the kernel line that is being executed."""
         if error.line is None:
             error.line, index = self.where()
-            error.file = Path(next((f for f, i in self.files.items() if i == index), "")).name
+            error.file = self.file_name(index)
         return error
+
+    def file_name(self, index: int) -> str:
+        """The name of a source file, without its folder."""
+        return next((Path(f).name for f, i in self.files.items() if i == index), "")
 
     def warn(self, text: str) -> None:
         """Note something that hardware accepts and the documentation does not."""

@@ -94,9 +94,13 @@ class _Live:
     def issued(self, instr: Instr) -> None:
         """Check and execute an instruction; inside a loop that runs no iteration it is only checked."""
         recorder = current()
-        legality.check_instruction(instr, recorder.buffers, recorder.target, recorder.lnc)
-        if not self._suspended:
-            self.machine.execute(instr)
+        try:
+            legality.check_instruction(instr, recorder.buffers, recorder.target, recorder.lnc)
+            if not self._suspended:
+                self.machine.execute(instr)
+        except LegalityError as error:
+            error.file = error.file or recorder.file_name(instr.file)
+            raise
 
     def values(self, operand: Operand) -> np.ndarray | None:
         """A copy of what a static operand holds; None inside a loop that runs no iteration."""

@@ -20,7 +20,7 @@ class NKIObject:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" not in vars(cls) and vars(cls).get("__annotations__") and not _written(cls):
+        if "__init__" not in vars(cls) and not _written(cls):
             cls.__init__ = _generated  # type: ignore[method-assign]
 
     def __repr__(self) -> str:

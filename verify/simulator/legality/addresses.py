@@ -127,7 +127,7 @@ def _check_read(tile: _Tile, operand: Operand, instr: Instr) -> None:
 
 def _note_write(tile: _Tile, others: list[_Tile], operand: Operand, instr: Instr) -> None:
     region = _region(tile, operand)
-    tile.lost = [(box, by) for box, by in tile.lost if not _inside(box, region)]
+    tile.lost = [(rest, by) for box, by in tile.lost for rest in _without(box, region)]
     for other in others:
         common = _meet(other.box, region)
         if common:
@@ -139,8 +139,15 @@ def _meet(a: Box, b: Box) -> Box | None:
     return box if box[0] < box[1] and box[2] < box[3] else None
 
 
-def _inside(a: Box, b: Box) -> bool:
-    return b[0] <= a[0] and a[1] <= b[1] and b[2] <= a[2] and a[3] <= b[3]
+def _without(box: Box, region: Box) -> list[Box]:
+    """What is left of a box after a region is written: up to four boxes."""
+    common = _meet(box, region)
+    if common is None:
+        return [box]
+    top, bottom, left, right = common
+    rest = [(box[0], top, box[2], box[3]), (bottom, box[1], box[2], box[3])]
+    rest += [(top, bottom, box[2], left), (top, bottom, right, box[3])]
+    return [b for b in rest if b[0] < b[1] and b[2] < b[3]]
 
 
 def _refuse(rule: str, buffer: Buffer, what: str, fix: str) -> LegalityError:
