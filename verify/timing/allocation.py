@@ -33,6 +33,7 @@ class Slice:
     first: int = 0  # position of its first and last access in program order
     last: int = 0
     uses: list[tuple[int, bool]] = field(default_factory=list)  # (position, is it written there), in order
+    pieces: int = 1  # different ranges that instructions access in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Liveness:
                 if piece is not None and low < piece.high:
                     piece.high = max(piece.high, high)
                     piece.uses += uses
+                    piece.pieces += 1
                     continue
                 if piece is not None:
                     yield _finished(piece)

@@ -129,9 +129,11 @@ def _waits(model: Model, core: CoreSchedule) -> Iterator[str]:
     (tile, reused), room = _reuse(model, core)
     if tile >= 0 and reused >= _WORTH:
         buffer = model.trace.buffers[tile]
+        cure = "make the tile inside the loop, so that two of them alternate"
+        if buffer.scope:  # the body of a compiled loop is emitted once
+            cure = "a compiled loop has one of it, so let its body handle two steps with a tile each"
         yield (
-            f"{reused:.0f} % of the path refills tile {buffer.name} (line {buffer.line}) after its last reader: "
-            "make the tile inside the loop, so that two of them alternate."
+            f"{reused:.0f} % of the path refills tile {buffer.name} (line {buffer.line}) after its last reader: {cure}."
         )
     if room >= _WORTH:
         yield f"{room:.0f} % of the path waits for room on chip: smaller tiles would let more of them be in flight."

@@ -21,6 +21,7 @@ from nkismith.verify.timing.regions import Region
 TRUE, ANTI, OUTPUT = 0, 1, 2  # read after write, write after read, write after write
 _PRUNE = 48  # entries of one list before those that can no longer delay anything are dropped
 _BUCKETS = 256  # parts of an HBM buffer that are looked up separately
+_PIECES = 16  # different ranges of a slice from which it is looked up in parts, too
 
 
 class Accesses:
@@ -96,7 +97,7 @@ class Storage:
         self.remaining = [len({p for p, _ in s.uses}) for s in self.slices]
         self.claimed = [False] * len(self.slices)
         self.last: list[tuple[float, int]] = [(0.0, -1)] * len(self.slices)  # last access: time, step
-        self._accesses: list[Accesses | None] = [None] * len(self.slices)
+        self._accesses: list[dict[int, Accesses] | None] = [None] * len(self.slices)
         self._lows: dict[int, tuple[list[int], list[int]]] = {}
         for index, piece in enumerate(self.slices):
             lows, ids = self._lows.setdefault(piece.buffer, ([], []))
@@ -152,10 +153,16 @@ class Storage:
                 Region(start + partition, stop + partition, low + offset, high + offset, stride, run),
             )
         else:
-            found = self._accesses[piece]
-            if found is None:
-                found = self._accesses[piece] = Accesses()
-            yield found, region
+            held = self._accesses[piece]
+            if held is None:
+                held = self._accesses[piece] = defaultdict(Accesses)
+            whole = self.slices[piece]
+            if whole.pieces <= _PIECES:
+                yield held[0], region
+                return
+            step = max(1, (whole.high - whole.low) // _BUCKETS)
+            for part in range((region.low - whole.low) // step, (region.high - 1 - whole.low) // step + 1):
+                yield held[part], region
 
     def claim(self, piece: int) -> tuple[float, int] | None:
         """Make room for a slice: (time, step that frees it), or None if that is not known yet."""

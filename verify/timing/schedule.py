@@ -350,7 +350,7 @@ class _Core:
 
     def _depend(self, step: int, entry: _Pending, found: list[tuple[int, int]]) -> None:
         lane = self.steps.works[step].lane
-        for producer, kind in found:
+        for producer, kind in dict.fromkeys(found):
             if producer == step or producer < 0:
                 continue
             if self.steps.finish[producer] >= 0:
