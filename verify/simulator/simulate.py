@@ -174,15 +174,17 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
 
 
 def _check_written(trace: Trace, done: Execution) -> None:
-    results = [(trace.buffers[o.buffer].name, mask) for o, mask in zip(trace.outputs, done.unwritten, strict=True)]
-    results += [(trace.buffers[i].name, mask) for i, mask in zip(trace.inputs, done.poisoned, strict=True)]
-    for name, mask in results:
+    results = [(trace.buffers[o.buffer], mask) for o, mask in zip(trace.outputs, done.unwritten, strict=True)]
+    results += [(trace.buffers[i], mask) for i, mask in zip(trace.inputs, done.poisoned, strict=True)]
+    for buffer, mask in results:
         if mask is not None:
             at = np.argwhere(mask)
             raise LegalityError(
                 "unwritten_output",
-                f"{name}: nothing wrote {len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}",
+                f"{buffer.name}: nothing wrote {len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}",
                 "write every element, or return a view of the part that is written",
+                buffer.line or None,
+                trace.files[0],
             )
 
 
