@@ -50,7 +50,8 @@ class Done:
     blocks: int  # that became final in this run
     frames: int  # video frames decoded; 0 without a VAE
     seconds: float
-    first_block_seconds: float | None  # from the start until the first block was final
+    first_block_seconds: float | None  # from the start until the first generated block was final
+    first_frames_seconds: float | None  # from the start until it was decoded
     cancelled: bool
     backends: Mapping[str, str]  # where each op ran
     fallbacks: Mapping[str, str]  # ops that ran on PyTorch although another backend was wanted, and why

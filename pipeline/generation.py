@@ -137,11 +137,11 @@ class Generation(Iterator[Event]):
         return next(self._events)
 
     def cancel(self) -> None:
-        """Stop at the next window boundary, with `Done`. May be called from any thread."""
+        """Stop at the next window boundary, with `Done`. From any thread; of several ranks, on the first."""
         self._cancelled.set()
 
     def switch_prompt(self, prompt: str | Tensor) -> None:
-        """Change the prompt, or embeddings, at the next window boundary. May be called from any thread.
+        """Change the prompt, or embeddings, at the next window boundary. From where `cancel` may be.
 
         Raises: InputError as `generate` does.
         """
@@ -175,7 +175,7 @@ class Generation(Iterator[Event]):
             rolling.continue_from(self._given)
             for block in self._given.split(BLOCK_FRAMES):
                 yield from video.decode(block, 0)
-        blocks, first_block, cancelled = 0, None, False
+        blocks, first_block, first_frames, cancelled = 0, None, None, False
         total = window_count(self._blocks, len(self._config.steps))
         for window in rolling.windows():
             cancelled, prompt = self._commands(window.index)
@@ -193,16 +193,20 @@ class Generation(Iterator[Event]):
                 blocks += 1
                 first_block = first_block or time.perf_counter() - begin
                 yield BlockReady(window.first, final)
-                yield from video.decode(final, window.index)
+                for event in video.decode(final, window.index):
+                    first_frames = first_frames or time.perf_counter() - begin
+                    yield event
         seconds = time.perf_counter() - begin
-        yield Done(blocks, video.frames, seconds, first_block, cancelled, ops.backends, ops.fallbacks)
+        yield Done(blocks, video.frames, seconds, first_block, first_frames, cancelled, ops.backends, ops.fallbacks)
 
     def _commands(self, window: int) -> tuple[bool, str | Tensor | None]:
         """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""
         prompt, self._next_prompt = self._next_prompt, None
         changed = prompt if prompt is not None else self._switches.get(window)
         cancelled, switches = self._layout.agree([self._cancelled.is_set(), changed is not None])
-        return cancelled, changed if changed is not None else "" if switches else None
+        if not switches:
+            return cancelled, None
+        return cancelled, "" if changed is None else changed
 
     def _decoder(self) -> Vae | ShardedVae | None:
         vae = self._models.vae
@@ -301,7 +305,9 @@ def _prompt(config: Config, models: Weights, prompt: str | Tensor, layout: Layou
     """A prompt as it is, or embeddings filled up to [text_len, text_dim]."""
     if isinstance(prompt, str):
         if models.text is None and layout.rank == 0:
-            raise InputError("a prompt needs the text encoder, which these weights do not hold; give prompt_embeds")
+            raise InputError(
+                "a prompt needs the text encoder and its tokenizer, which these weights do not hold; give prompt_embeds"
+            )
         return prompt
     embeds = torch.as_tensor(prompt)
     embeds = embeds[0] if embeds.ndim == 3 and len(embeds) == 1 else embeds

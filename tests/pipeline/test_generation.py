@@ -64,7 +64,8 @@ def test_events_tell_the_whole_story(weights):
     assert isinstance(done, Done)
     assert (done.blocks, done.frames, done.cancelled, dict(done.fallbacks)) == (6, 69, False, {})
     assert set(done.backends.values()) == {"torch"}
-    assert 0 < done.first_block_seconds < done.seconds
+    assert 0 < done.first_block_seconds < done.first_frames_seconds < done.seconds
+    assert done.fps == pytest.approx(69 / done.seconds)
 
 
 def test_pixels_stream_as_one_decode_of_all_latents(weights):

@@ -49,6 +49,8 @@ def run(config, layout=None):
             latents.append(event.latents)
             if event.block == 4 and (layout is None or layout.rank == 0):
                 events.switch_prompt(-embeds())
+            if event.block == 2 and layout and layout.rank == 1:
+                events.switch_prompt(embeds() + 1)  # not of the first rank, so of no effect
             if event.block == 12 and layout and layout.rank == 0:
                 events.cancel()
         if isinstance(event, Done) and layout:
