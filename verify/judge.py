@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nkismith.kernels.spec import Case, OpSpec
 from nkismith.verify import lint as linting
 from nkismith.verify import sandbox
-from nkismith.verify.cases import Trial, fresh_seed, plan
+from nkismith.verify.cases import Trial, fresh_seed, plan, with_drawn_control
 from nkismith.verify.failure import Failure
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
@@ -155,7 +157,9 @@ def _profile(run: _Run, trials: Sequence[Trial]) -> None:
                 f"modelled {found.latency_us:.1f} us, physics allows no less than {found.floor_us:.1f} us: "
                 "work is missing, or the spec's `work` is wrong",
             )
-        _execute_and_compare(run, trial, trace, Stage.PROFILE)
+        # The profile is for the run-time scalars of the spec, which anyone can read; what is executed must be secret.
+        secret = with_drawn_control(run.spec, trial.case, np.random.default_rng(trial.seed))
+        _execute_and_compare(run, replace(trial, case=secret), trace, Stage.PROFILE)
         run.profiles[str(trial.case)] = found
     run.case = None
 
