@@ -77,6 +77,9 @@ def _run(options: argparse.Namespace) -> None:
                 latents.append(event.latents)
     if options.latents:
         save_latents(torch.cat(latents), options.latents)
+    if isinstance(layout, RankLayout):
+        received = ", ".join(f"{name} {count / 1e6:.1f}" for name, count in vars(layout.traffic).items())
+        print(f"MB this rank got from the others by content, and copied to order it: {received}")
 
 
 def _reported(run: Generation) -> Iterator[Event]:

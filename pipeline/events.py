@@ -53,6 +53,7 @@ class Done:
     first_block_seconds: float | None  # from the start until the first generated block was final
     first_frames_seconds: float | None  # from the start until it was decoded
     cancelled: bool
+    cache_bytes: int  # of keys and values that this rank wrote to its ring, over all layers
     backends: Mapping[str, str]  # where each op ran
     fallbacks: Mapping[str, str]  # ops that ran on PyTorch although another backend was wanted, and why
 

@@ -197,7 +197,17 @@ class Generation(Iterator[Event]):
                     first_frames = first_frames or time.perf_counter() - begin
                     yield event
         seconds = time.perf_counter() - begin
-        yield Done(blocks, video.frames, seconds, first_block, first_frames, cancelled, ops.backends, ops.fallbacks)
+        yield Done(
+            blocks=blocks,
+            frames=video.frames,
+            seconds=seconds,
+            first_block_seconds=first_block,
+            first_frames_seconds=first_frames,
+            cancelled=cancelled,
+            cache_bytes=rolling.ring.bytes_written,
+            backends=ops.backends,
+            fallbacks=ops.fallbacks,
+        )
 
     def _commands(self, window: int) -> tuple[bool, str | Tensor | None]:
         """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""

@@ -22,6 +22,7 @@ class Ring:
 
     k: [layers, slots, H, D, T], keys before rotation, transposed so that no kernel has to.
     v: [layers, slots, H, T, D].
+    bytes_written: of keys and values, over all layers; nothing but whole blocks is ever written.
     """
 
     def __init__(self, config: Config, heads: int) -> None:
@@ -30,6 +31,7 @@ class Ring:
         dtype = getattr(torch, config.dtype)
         self.k = torch.zeros(*sizes, config.head_dim, config.block_tokens, dtype=dtype)
         self.v = torch.zeros(*sizes, config.block_tokens, config.head_dim, dtype=dtype)
+        self.bytes_written = 0
         self._held: list[int | None] = [None] * RING_SLOTS
 
     @property
@@ -41,6 +43,7 @@ class Ring:
         """Make a block the holder of its slot, which the caller is about to write; returns the slot."""
         slot = slot_of(block)
         self._held[slot] = block
+        self.bytes_written += self.k[:, slot].nbytes + self.v[:, slot].nbytes
         return slot
 
     def slots(self, past: tuple[int, ...]) -> Tensor:

@@ -185,6 +185,7 @@ def test_a_steady_window_writes_one_slot_of_the_ring(dit):
     rolling = Rolling(dit, torch.zeros(16, 32), blocks=14, noise=noise, ops=Ops(), layout=Layout())
     for window in itertools.islice(rolling.windows(), 14):
         before = rolling.ring.k.clone(), rolling.ring.v.clone()
+        written_before = rolling.ring.bytes_written
         rolling.step(window)
         if window.index <= 4:
             assert rolling.ring.held == ()  # nothing of the fill phase is ever read
@@ -196,6 +197,8 @@ def test_a_steady_window_writes_one_slot_of_the_ring(dit):
             if not torch.equal(now[:, slot], was[:, slot])
         }
         written = window.first - 1
+        block_bytes = 2 * 45 * 48 * 4  # keys and values of 45 tokens, 48 channels, float32
+        assert rolling.ring.bytes_written - written_before == CONFIG.num_layers * block_bytes
         assert changed == {0 if written == 0 else 1 + (written - 1) % 7}
 
 
