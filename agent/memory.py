@@ -64,7 +64,8 @@ def _repair(refused: Row, next_one: Row) -> Row | None:
     if after <= before:
         return None
     kept = json.loads(refused["verdict"])
-    message = " ".join(kept["message"].split())[:160]
+    # Of several sentences the last one tells the pattern; the first quotes that day's numbers.
+    message = " ".join(kept["message"].split()).rstrip(".").split(". ")[-1][:160]
     return {
         "situation": f"{kept.get('rule') or refused['reason']} at {refused['stage']}: {message}",
         "effect": "verified" if next_one["accepted"] else f"got as far as {next_one['stage']}",

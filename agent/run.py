@@ -22,7 +22,7 @@ from nkismith.agent.providers import ChatModel
 from nkismith.agent.state import Attempt, Ended, State
 from nkismith.kernels.spec import OpSpec
 from nkismith.results import report
-from nkismith.results.store import Index, Row, RunStore
+from nkismith.results.store import Index, Row, RunStore, write_text
 
 
 @dataclass(frozen=True)
@@ -171,27 +171,27 @@ def _finish(run: Run, state: State, ended: Ended, message: str, failure: BaseExc
     accepted = bool(accepted_path) or (best is not None and not run.plan.accept)
     spent = store.spent()
     status = "waiting" if ended == "waiting" else "ended"
+    kernel = accepted_path
+    if best and best.source and not kernel:
+        kernel = str(write_text(store.folder / "kernel.py", store.text(best.source)))
     store.update_run(
-        status=status, ended=ended, accepted=int(accepted), best=best.id if best else None, message=message
-    )
-    if ended != "waiting":
-        run.index.add_lessons(memory.mine(store, run.spec))
+        status=status, ended=ended, accepted=int(accepted), best=best.id if best else None, kernel=kernel,
+        message=message,
+    )  # fmt: skip
+    written = report.write(store)
     run.note_index(
         status=status, ended=ended, accepted=int(accepted), usd=spent.usd, attempts=spent.replies,
         latency_us=best.latency_us if best else None, floor_us=best.floor_us if best else None,
     )  # fmt: skip
-    kernel = store.folder / "kernel.py"
-    if best and best.source:
-        report.write_text(kernel, store.text(best.source))
-    written = report.write(store, kernel=accepted_path or (str(kernel) if best else ""))
+    if ended != "waiting":
+        run.index.add_lessons(memory.mine(store, run.spec))
     run.watcher.update()
     if failure is not None:
         raise failure
     return Outcome(
         run=store.id, op=run.plan.op, ended=ended, message=message, accepted=accepted, best=best.id if best else None,
         latency_us=best.latency_us if best else None, floor_us=best.floor_us if best else None, usd=spent.usd,
-        attempts=spent.replies, kernel=accepted_path or (str(kernel) if best else ""), report=str(written),
-        warnings=tuple(run.model.warnings),
+        attempts=spent.replies, kernel=kernel, report=str(written), warnings=tuple(run.model.warnings),
     )  # fmt: skip
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from nkismith.results.store import Row, RunStore, write_text
 
-__all__ = ["build", "markdown", "write", "write_text"]
-
 _WHY = {
     "done": "finished as planned",
     "tries": "every lane used up its tries",
@@ -28,8 +26,8 @@ _WHY = {
 }
 
 
-def build(store: RunStore, kernel: str = "") -> dict[str, Any]:
-    """Everything a reader needs to judge a run, as plain data. `kernel` is the path of the best kernel."""
+def build(store: RunStore) -> dict[str, Any]:
+    """Everything a reader needs to judge a run, as plain data."""
     run = store.run
     config = run["config"]
     spent = store.spent()
@@ -50,7 +48,7 @@ def build(store: RunStore, kernel: str = "") -> dict[str, Any]:
         "why": _WHY.get(run["ended"], run["ended"]),
         "message": run["message"],
         "accepted": bool(run["accepted"]),
-        "kernel": kernel,
+        "kernel": run["kernel"],
         "best": best,
         "attempts": attempts,
         "cost": {
@@ -90,7 +88,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"# {report['op']}: {outcome}",
         "",
         f"Run `{report['run']}`, {report['created_at']}, target {report['target']}, LNC {report['lnc']}, "
-        f"SDK {report['sdk']}. Provider {report['provider']}, model {report['model'] or 'default'}.",
+        f"SDK {report['sdk']}. Provider {report['provider']}, model {report['model'] or 'not named'}.",
         f"Ended: {report['ended'] or 'still running'}, {report['why'] or 'no end was recorded'}."
         + (f" {report['message']}" if report["message"] else ""),
         "",
@@ -144,8 +142,8 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
 
 
-def write(store: RunStore, kernel: str = "") -> Path:
+def write(store: RunStore) -> Path:
     """Write report.json and report.md into the run's folder; returns the path of report.md."""
-    report = build(store, kernel)
+    report = build(store)
     write_text(store.folder / "report.json", json.dumps(report, indent=1) + "\n")
     return write_text(store.folder / "report.md", markdown(report))

@@ -91,7 +91,7 @@ class Spent:
 
 _RUN_TABLES: dict[str, dict[str, type]] = {
     "run": {"id": str, "op": str, "config": str, "status": str, "ended": str, "accepted": int, "best": int,
-            "message": str, "created_at": float},
+            "kernel": str, "message": str, "created_at": float},
     "sessions": {"id": int, "started_at": float, "seen_at": float},
     "texts": {"hash": str, "text": str},
     "calls": {"id": int, "request": str, "sample": int, "attempt": int, "try": int, "provider": str, "model": str,
@@ -130,6 +130,11 @@ def _open(path: Path, tables: dict[str, dict[str, type]]) -> Database:
     return db
 
 
+def _inserted(db: Database, table: str, row: Row) -> int:
+    """Insert a row and return the number SQLite gave it."""
+    return int(db.table(table).insert(row).last_pk)  # type: ignore[arg-type]
+
+
 class RunStore:
     """One run: its configuration, texts, model calls and attempts. Safe to share between threads."""
 
@@ -143,7 +148,7 @@ class RunStore:
         folder = root / "runs" / run
         store = cls(folder, _open(folder / "run.db", _RUN_TABLES))
         row = {"id": run, "op": op, "config": json.dumps(config), "status": "running", "ended": "", "accepted": 0,
-               "best": None, "message": "", "created_at": time.time()}  # fmt: skip
+               "best": None, "kernel": "", "message": "", "created_at": time.time()}  # fmt: skip
         store._db.table("run").insert(row)
         return store
 
@@ -177,8 +182,7 @@ class RunStore:
                 ) from None
             now = time.time()
             with self._lock:
-                session = self._db.table("sessions").insert({"started_at": now, "seen_at": now})
-                self._session = int(session.last_pk)
+                self._session = _inserted(self._db, "sessions", {"started_at": now, "seen_at": now})
             try:
                 yield
             finally:
@@ -255,7 +259,7 @@ class RunStore:
             row = {"state": "reserved", "usd": 0.0, "input_tokens": 0, "cache_write_tokens": 0,
                    "cache_read_tokens": 0, "output_tokens": 0, "started_at": time.time()}  # fmt: skip
             row |= build(self.spent())
-            row["id"] = int(self._db.table("calls").insert(row).last_pk)
+            row["id"] = _inserted(self._db, "calls", row)
         self.touch()
         return row
 
@@ -296,7 +300,7 @@ class RunStore:
     def add_attempt(self, **fields: Any) -> Row:
         row = {"created_at": time.time(), **fields}
         with self._lock:
-            row["id"] = int(self._db.table("attempts").insert(row).last_pk)
+            row["id"] = _inserted(self._db, "attempts", row)
         return row
 
     def update_attempt(self, attempt: int, **fields: Any) -> None:

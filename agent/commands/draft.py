@@ -98,7 +98,7 @@ def draft(
             tries=tries,
             stop_at=stop_at,
             patience=patience,
-            use_lessons=lessons,
+            use_lessons=lessons and provider != "recording",  # recorded replies cannot heed them
             accept=accept,
             allow_weak_isolation=allow_weak_isolation,
             kernels_root=str(out.resolve()) if out else None,

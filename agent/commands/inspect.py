@@ -99,9 +99,7 @@ def report(
     from nkismith.results import report as reports
     from nkismith.results.store import RunStore, data_root
 
-    store = RunStore.open(data_root(), run)
-    kernel = store.folder / "kernel.py"
-    built = reports.build(store, str(kernel) if kernel.is_file() else "")
+    built = reports.build(RunStore.open(data_root(), run))
     if json:
         emit(built)
     else:

@@ -20,7 +20,7 @@ def quickstart(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write to (default: a new one in the data folder).")
     ] = None,
-    frames: Annotated[int, typer.Option(help="Latent frames of the video, a multiple of 3.")] = 42,
+    frames: Annotated[int, typer.Option(help="Latent frames of the video, a multiple of 3 from 15 on.")] = 27,
     json: Json = False,
 ) -> int:
     """From spec to video on this machine, without a key and without a device.

@@ -2,8 +2,8 @@
 
 A recording is a JSON file of one op: where the replies came from (`source`, in words a reader can
 check), who gave them (`model`), and each reply under its lane (`sample`) and its number in the lane
-(`attempt`), with the hash of the prompt it answered. Nothing here writes a reply: recordings are
-made from finished runs.
+(`attempt`), with the hash of the task it answered. Nothing here writes a reply: recordings are made
+from finished runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def save(store: RunStore, source: str, path: Path, *, model: str | None = None) 
         RecordedReply(
             sample=row["sample"],
             attempt=row["attempt"],
-            prompt=content_hash(Prompt.from_json(store.text(row["prompt"])).text),
+            prompt=_told(Prompt.from_json(store.text(row["prompt"]))),
             reply=store.text(row["reply"]),
         )
         for row in store.attempts()
@@ -109,12 +109,17 @@ class RecordingModel:
                 f"{request.sample}, attempt {request.attempt}: what it does hold was not accepted today. "
                 "Use --provider anthropic or handoff, or record a new conversation."
             )
-        if found.prompt != content_hash(request.prompt.text):
+        if found.prompt != _told(request.prompt):
             lane = f"sample {request.sample}, " if request.sample else ""
             self.warnings.append(
                 f"{request.op}, {lane}attempt {request.attempt}: the prompt changed since this reply was recorded"
             )
         return Reply(found.reply, Usage(), "end_turn")
+
+
+def _told(prompt: Prompt) -> str:
+    """Hash of what a prompt tells about the task. A revision's turn quotes numbers of that day's secret inputs."""
+    return content_hash(f"{prompt.system}\n\n{prompt.task}")
 
 
 def _find(replies: Sequence[RecordedReply], sample: int, attempt: int) -> RecordedReply | None:

@@ -23,12 +23,12 @@ def store(tmp_path):
                       verdict=json.dumps({"stage": "profile", "max_error": 0.001}), change="tiled the rows",
                       latency_us=120.0, low_us=100.0, high_us=150.0, floor_us=60.0)  # fmt: skip
     store.add_attempt(**{**common, "reply": None}, attempt=3, kind="optimise", parent=2)
-    store.update_run(status="ended", ended="budget", accepted=1, best=2, message="the cap")
+    store.update_run(status="ended", ended="budget", accepted=1, best=2, message="the cap", kernel="kernel.py")
     return store
 
 
 def test_the_report_is_plain_data(store):
-    built = report.build(store, "kernel.py")
+    built = report.build(store)
     assert json.loads(json.dumps(built)) == built
     assert [row["id"] for row in built["attempts"]] == [1, 2]  # a question that was never answered is no attempt
     assert built["attempts"][0]["rule"] == "partition_limit" and built["attempts"][0]["line"] == 7
@@ -37,7 +37,7 @@ def test_the_report_is_plain_data(store):
 
 
 def test_the_page_tells_the_whole_story(store):
-    path = report.write(store, "kernel.py")
+    path = report.write(store)
     page = path.read_text()
     for said in ("# softmax: accepted", "120.0 µs modelled", "floor 60.0 µs", "50.0 % of the floor", "kernel.py",
                  "the dollar or token cap", "`partition_limit`", "132 partitions", "tile by 128", "N=131",
