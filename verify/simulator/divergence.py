@@ -31,26 +31,37 @@ class Divergence(AssertionError):
         self.tile, self.line, self.at, self.got, self.want = tile, line, at, got, want
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Write:
+    """A write to a watched tile: how many instructions its machine had executed, where, and by which."""
+
+    order: int
     operand: Operand
     instr: Instr
 
 
 class Watch:
-    """What to compare, and the machines that ran."""
+    """What to compare, and who wrote the named tiles of each machine."""
 
     def __init__(self, references: Mapping[str, Any], tolerance: float | None = None) -> None:
         self.references = {name: to_numpy(value) for name, value in references.items()}
         self.tolerance = tolerance
-        self.machines: list[_Watched] = []
+        self._writes: dict[Machine, dict[int, list[_Write]]] = {}
+        self._count = 0
 
-    def machine(self, *args: Any, **kwargs: Any) -> Machine:
-        """A machine; one that notes the writes to named tiles if there is something to compare."""
-        if not self.references:
-            return Machine(*args, **kwargs)
-        self.machines.append(_Watched(frozenset(self.references), *args, **kwargs))
-        return self.machines[-1]
+    def attach(self, machine: Machine) -> None:
+        """Follow a machine, if there is something to compare."""
+        if self.references:
+            self._writes[machine] = {}
+            machine.after.append(self._note)
+
+    def _note(self, machine: Machine, instr: Instr) -> None:
+        self._count += 1
+        for name in define(instr.op).writes:
+            operand = instr.operands.get(name)
+            if operand is not None and machine.buffers[operand.buffer].name in self.references:
+                write = _Write(self._count, machine.operand(name), instr)
+                self._writes[machine].setdefault(operand.buffer, []).append(write)
 
     def report(self) -> None:
         """Raise Divergence for the tile that was finished first among those that differ."""
@@ -59,7 +70,8 @@ class Watch:
             raise min(found, key=lambda pair: pair[0])[1]
 
     def _compared(self, name: str, want: np.ndarray) -> list[tuple[int, Divergence]]:
-        tiles = [(m, b) for m in self.machines for b in m.tiles(name)]
+        tiles = [(m, m.buffers[i]) for m, written in self._writes.items() for i in sorted(written)]
+        tiles = [(m, b) for m, b in tiles if b.name == name]
         if not tiles:
             raise SimulatorError(f'compare: the kernel wrote no tensor with name="{name}"')
         shape = tiles[0][1].shape
@@ -70,7 +82,7 @@ class Watch:
         differing = (self._difference(m, b, p) for (m, b), p in zip(tiles, parts, strict=True))
         return [d for d in differing if d is not None]
 
-    def _difference(self, machine: _Watched, buffer: Buffer, part: np.ndarray) -> tuple[int, Divergence] | None:
+    def _difference(self, machine: Machine, buffer: Buffer, part: np.ndarray) -> tuple[int, Divergence] | None:
         got = machine.memory.whole(buffer).astype(np.float64)
         want = part.astype(np.float64)
         scale = np.abs(want[np.isfinite(want)]).max(initial=0.0)
@@ -81,7 +93,7 @@ class Watch:
         if not (error > allowed).any():
             return None
         at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
-        order, instr = machine.last_write(buffer, at)
+        order, instr = self._last_write(machine, buffer, at)
         line = instr.line if instr else buffer.line
         message = (
             f'tile "{buffer.name}" (line {buffer.line}, {buffer.shape} {buffer.dtype}) differs from its reference at '
@@ -91,40 +103,15 @@ class Watch:
         )
         return order, Divergence(buffer.name, line, at, float(got[at]), float(want[at]), message)
 
-
-class _Watched(Machine):
-    """A machine that remembers who wrote the named tiles."""
-
-    def __init__(self, names: frozenset[str], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.names = names
-        self.writes: dict[int, list[tuple[int, _Write]]] = {}
-        self._count = 0
-
-    def execute(self, instr: Instr) -> object | None:
-        """Execute, then note what was written."""
-        waiting = super().execute(instr)
-        if waiting is None:
-            self._count += 1
-            for name in define(instr.op).writes:
-                operand = instr.operands.get(name)
-                if operand is not None and self.buffers[operand.buffer].name in self.names:
-                    self.writes.setdefault(operand.buffer, []).append((self._count, _Write(self.operand(name), instr)))
-        return waiting
-
-    def tiles(self, name: str) -> list[Buffer]:
-        """The buffers of a name that this machine wrote, in the order they were made."""
-        return [self.buffers[i] for i in sorted(self.writes) if self.buffers[i].name == name]
-
-    def last_write(self, buffer: Buffer, at: tuple[int, ...]) -> tuple[int, Instr | None]:
+    def _last_write(self, machine: Machine, buffer: Buffer, at: tuple[int, ...]) -> tuple[int, Instr | None]:
         """(order of the tile's last write, the last instruction that wrote element `at`)."""
-        writes = self.writes[buffer.id]
+        writes = self._writes[machine][buffer.id]
         row = buffer.free if buffer.space != "hbm" else 0
         flat = int(np.ravel_multi_index(at, buffer.shape))
-        for _, write in reversed(writes):
+        for write in reversed(writes):
             if write.operand.dynamic is not None or flat in _elements(write.operand, buffer, row):
-                return writes[-1][0], write.instr
-        return writes[-1][0], None
+                return writes[-1].order, write.instr
+        return writes[-1].order, None
 
 
 def _elements(operand: Operand, buffer: Buffer, row: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.hardware import target
 from nkismith.verify.simulator.machine import STEP_BUDGET, Machine
 from nkismith.verify.simulator.memory import Memory
+from nkismith.verify.simulator.races import watch_races
 from nkismith.verify.simulator.rearrange import dense_strides
 from nkismith.verify.simulator.trace import Buffer, Instr, Node, Operand, Ordered, Program, Trace, walk
 
@@ -51,24 +52,29 @@ def execute(
     seed: int = 0,
     steps: int = STEP_BUDGET,
     precise: bool = True,
-    make: Callable[..., Machine] = Machine,
+    attach: Callable[[Machine], None] | None = None,
     console: Callable[[str], None] | None = None,
 ) -> Execution:
     """Execute a legal trace on arrays given in the order of its inputs. Raises LegalityError for dynamic rules.
 
-    `precise=False` is the high-precision mode of `Memory`; `console` takes what nl.device_print says.
+    `precise=False` is the high-precision mode of `Memory`; `attach` sees each machine before it runs (and keeps all
+    buffers alive); `console` takes what nl.device_print says.
     """
     memory = Memory(precise)
     load_inputs(trace, memory, arrays)
     machines = []
     for program in trace.programs:
-        machine = make(
+        machine = Machine(
             trace.buffers, memory, target(trace.target),
             core=program.core, lnc=trace.lnc, files=trace.files, seed=seed + program.core, steps=steps,
         )  # fmt: skip
         machine.console = console
         machines.append(machine)
-    keep = make is not Machine  # a comparison looks at the tiles afterwards
+        if attach:
+            attach(machine)
+    if len(machines) > 1:
+        watch_races(trace, machines)
+    keep = attach is not None
     together(machines, [_steps(m, p, trace, keep) for m, p in zip(machines, trace.programs, strict=True)])
     return collect(trace, memory, machines)
 

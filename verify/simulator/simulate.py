@@ -76,7 +76,8 @@ class _Live:
 
     def __init__(self, chip: Target, arrays: list[np.ndarray], watch: Watch) -> None:
         self.memory = Memory(precise())
-        self.machine: Machine = watch.machine([], self.memory, chip)
+        self.machine = Machine([], self.memory, chip)
+        watch.attach(self.machine)
         self.machine.console = print
         self._arrays = list(arrays)
         self._suspended = 0
@@ -164,7 +165,7 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
     if live:
         done = collect(trace, live.memory, [live.machine])
     else:
-        done = execute(trace, arrays, precise=precise(), make=watch.machine, console=print)
+        done = execute(trace, arrays, precise=precise(), attach=watch.attach, console=print)
     _check_written(trace, done)
     for line, text in dict.fromkeys(done.warnings):
         warnings.warn(f"{trace.files[0]}:{line}: {text}", NkiWarning, stacklevel=3)
