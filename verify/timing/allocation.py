@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import LegalityError
-from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES, PSUM_BYTES, QUADRANT, Target, target
+from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES, PSUM_BYTES, QUADRANT, target
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, Program, Trace, While
 from nkismith.verify.timing.regions import region
@@ -67,6 +67,7 @@ class Allocation:
     psum_peak_bytes: int
     spills: tuple[tuple[Spill, ...], ...]  # per core
     addresses: tuple[tuple[Address, ...], ...]  # per core
+    life: tuple[Liveness, ...] = field(repr=False)  # per core, for the schedule
 
     @property
     def spill_bytes(self) -> int:
@@ -74,21 +75,19 @@ class Allocation:
         return sum(s.bytes for core in self.spills for s in core)
 
 
-def allocate(trace: Trace, *, capacity: str = "refuse", machine: Target | None = None) -> Allocation:
+def allocate(trace: Trace, *, capacity: str = "refuse") -> Allocation:
     """Place the on-chip buffers of every core.
 
     Raises LegalityError `sbuf_overflow` or `psum_overflow` when live slices do not fit. With capacity="spill", SBUF
-    slices are saved to HBM instead (farthest next use first); PSUM has no way to HBM and still refuses. `machine`
-    replaces the trace's target.
+    slices are saved to HBM instead (farthest next use first); PSUM has no way to HBM and still refuses.
     """
-    machine = machine or target(trace.target)
     peaks = {"sbuf": 0, "psum": 0}
-    spills, addresses = [], []
+    spills, addresses, lives = [], [], []
     for program in trace.programs:
         life = Liveness(trace, program)
         placed: list[Address] = []
         spilled: list[Spill] = []
-        for space, limit in (("sbuf", machine.sbuf_usable_bytes), ("psum", PSUM_BYTES)):
+        for space, limit in (("sbuf", target(trace.target).sbuf_usable_bytes), ("psum", PSUM_BYTES)):
             slices = sorted(life.slices(space), key=lambda s: s.first)
             if space == "sbuf" and capacity == "spill":
                 spilled = _spill(trace, life, slices, limit)
@@ -102,7 +101,8 @@ def allocate(trace: Trace, *, capacity: str = "refuse", machine: Target | None =
             placed += scan.addresses
         spills.append(tuple(spilled))
         addresses.append(tuple(placed))
-    return Allocation(peaks["sbuf"], peaks["psum"], tuple(spills), tuple(addresses))
+        lives.append(life)
+    return Allocation(peaks["sbuf"], peaks["psum"], tuple(spills), tuple(addresses), tuple(lives))
 
 
 def share(buffer: Buffer, bytes_: int) -> int:

@@ -36,17 +36,14 @@ class Lane:
 class Throttle:
     """TensorE is slowed down until it has worked for a while, and again after it idled (overview-summary-page)."""
 
-    def __init__(self, target: Target) -> None:
-        self.cold = target.generation >= 3  # nothing is documented for trn1
-        self._never = not self.cold
+    def __init__(self) -> None:
+        self.cold = True
         self._window: deque[tuple[float, float]] = deque()
         self._busy = 0.0
         self._began = 0.0
 
     def slowed(self, at: float) -> bool:
         """Does work that starts now run at the reduced rate?"""
-        if self._never:
-            return False
         while self._window and self._window[0][1] <= at - TENSOR_WARM_NS:
             start, end = self._window.popleft()
             self._busy -= end - start
@@ -58,9 +55,8 @@ class Throttle:
 
     def worked(self, start: float, end: float) -> None:
         """TensorE was busy from start to end."""
-        if not self._never:
-            self._window.append((start, end))
-            self._busy += end - start
+        self._window.append((start, end))
+        self._busy += end - start
 
 
 class Engines:
@@ -79,7 +75,7 @@ class Engines:
         self._stationary: object = None
         self._table = ""
         self._contended = 0.0  # ns that DMAs take from VectorE
-        self._throttle = Throttle(target)
+        self._throttle = Throttle()
 
     def place(self, step: int, earliest: float, cause: int, since: float, banks: tuple[tuple[int, int], ...]) -> None:
         """Run a step: not before `earliest`, which step `cause` set at time `since`."""

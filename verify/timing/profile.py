@@ -123,12 +123,11 @@ def model(
     control: dict[str, list[int]] | None = None,
     work: dict[str, float] | None = None,
     capacity: str = "refuse",
-    machine: Target | None = None,
 ) -> Model:
-    """`profile_trace` that keeps the schedule. `machine` replaces the trace's target (other hardware numbers)."""
-    machine = machine or target(trace.target)
-    allocation = allocate(trace, capacity=capacity, machine=machine)
-    cores = schedule(trace, control=control, spills=allocation.spills, machine=machine)
+    """`profile_trace` that keeps the schedule."""
+    machine = target(trace.target)
+    allocation = allocate(trace, capacity=capacity)
+    cores = schedule(trace, allocation, control=control)
     inputs = [trace.buffers[i].dtype for i in trace.inputs]
     limit = None if work is None else floor(work, machine, trace.lnc, narrowest(inputs))
     slowest = max(cores, key=lambda c: c.latency_ns)

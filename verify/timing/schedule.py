@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Generator
 
 from nkismith.verify.simulator import hardware
-from nkismith.verify.simulator.hardware import PSUM_BANK_BYTES, Target, target
+from nkismith.verify.simulator.hardware import PSUM_BANK_BYTES, target
 from nkismith.verify.simulator.trace import (
     Buffer,
     Instr,
@@ -26,7 +26,7 @@ from nkismith.verify.simulator.trace import (
     While,
     walk,
 )
-from nkismith.verify.timing.allocation import Liveness, Spill
+from nkismith.verify.timing.allocation import Allocation, Spill
 from nkismith.verify.timing.critical import causes
 from nkismith.verify.timing.engines import Engines
 from nkismith.verify.timing.memory import TRUE, Storage
@@ -47,22 +47,17 @@ CROSS_CORE = frozenset({"core_barrier", "sendrecv"})
 
 def schedule(
     trace: Trace,
+    allocation: Allocation,
     *,
     control: dict[str, list[int]] | None = None,
-    spills: tuple[tuple[Spill, ...], ...] = (),
-    machine: Target | None = None,
     window: int = WINDOW,
 ) -> tuple[CoreSchedule, ...]:
     """Schedule every core of a legal trace.
 
-    `control` gives values to the integer inputs that trip counts depend on; `spills` come from `allocate`; `machine`
-    replaces the trace's target. Raises LegalityError `unbound_scalar` when a trip count has no value.
+    `control` gives values to the integer inputs that trip counts depend on. Raises LegalityError `unbound_scalar` when
+    a trip count has no value.
     """
-    machine = machine or target(trace.target)
-    cores = [
-        _Core(trace, program, machine, control or {}, spills[i] if spills else (), window)
-        for i, program in enumerate(trace.programs)
-    ]
+    cores = [_Core(trace, program, allocation, i, control or {}, window) for i, program in enumerate(trace.programs)]
     runs = [core.run() for core in cores]
     arrivals: dict[int, float] = {}
     alive = [i for i, run in enumerate(runs) if _advance(run, None, arrivals, i)]
@@ -113,17 +108,18 @@ class _Core:
         self,
         trace: Trace,
         program: Program,
-        machine: Target,
+        allocation: Allocation,
+        index: int,
         control: dict[str, list[int]],
-        spills: tuple[Spill, ...],
         window: int,
     ) -> None:
         self.trace, self.program, self.window = trace, program, window
+        machine = target(trace.target)
         self.steps, self.totals = Steps(), Totals()
         self.engines = Engines(machine, self.steps, self.totals)
         self.lanes = self.engines.lanes
         self.values = Values(trace, control)
-        self.life = Liveness(trace, program)
+        self.life = allocation.life[index]
         self.storage = Storage(trace, program, machine, self.life)
         self.book = Workbook(trace, machine)
         self.skipped: list[Skipped] = []
@@ -134,7 +130,7 @@ class _Core:
         self.in_loop = False
         self.ordered: dict[int, int] | None = None  # inside no_reorder: lane -> its last step
         self.spills: dict[int, list[Spill]] = {}
-        for spill in spills:
+        for spill in allocation.spills[index]:
             self.spills.setdefault(spill.before, []).append(spill)
         self.edges: dict[int, list[int]] = {}
         for consumer, producer in program.edges:

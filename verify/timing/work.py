@@ -110,6 +110,8 @@ class Workbook:
             reads += tuple(n for n in writes if n not in reads)
         dynamic = any(o.dynamic is not None for o in instr.operands.values())
         engine = site.engine
+        if instr.op == "device_print":
+            return _work(SYNC, Cost(0.0), 1.0, None, None, reads, ())
         if engine == "dma" or instr.op == "sendrecv":
             moved = transfer(site)
             lane = GPSIMD if moved.queue == "software" else LANES.index(moved.queue)

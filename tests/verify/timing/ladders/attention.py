@@ -25,31 +25,31 @@ def output(q, v):
 
 def scores_in_hbm(q, k, v):
     """Scores, probabilities and result each make a round trip to HBM."""
-    s, l = q.shape[1], k.shape[1]
-    scores = nl.ndarray((s, l), dtype=nl.float32, buffer=nl.private_hbm)
-    weights = nl.ndarray((s, l), dtype=q.dtype, buffer=nl.private_hbm)
+    queries, length = q.shape[1], k.shape[1]
+    scores = nl.ndarray((queries, length), dtype=nl.float32, buffer=nl.private_hbm)
+    weights = nl.ndarray((queries, length), dtype=q.dtype, buffer=nl.private_hbm)
     out = output(q, v)
-    for i in range(0, s, P):
-        for j in range(0, l, WIDE):
+    for i in range(0, queries, P):
+        for j in range(0, length, WIDE):
             product = psum((P, WIDE))
             nisa.nc_matmul(product, loaded(q[:, i : i + P]), loaded(k[:, j : j + WIDE]))
             tile = sbuf((P, WIDE))
             nisa.tensor_copy(tile, product)
             nisa.dma_copy(scores[i : i + P, j : j + WIDE], tile)
-    for i in range(0, s, P):
+    for i in range(0, queries, P):
         row = loaded(scores[i : i + P])
         top, total, scale = sbuf((P, 1)), sbuf((P, 1)), sbuf((P, 1))
         nisa.tensor_reduce(top, nl.maximum, row, axis=1, negate=True)
-        shifted, grown, result = sbuf((P, l)), sbuf((P, l)), sbuf((P, l), q.dtype)
+        shifted, grown, result = sbuf((P, length)), sbuf((P, length)), sbuf((P, length), q.dtype)
         nisa.tensor_scalar(shifted, row, op0=nl.add, operand0=top)
         nisa.activation(grown, nl.exp, shifted)
         nisa.tensor_reduce(total, nl.add, grown, axis=1)
         nisa.reciprocal(scale, total)
         nisa.tensor_scalar(result, grown, op0=nl.multiply, operand0=scale)
         nisa.dma_copy(weights[i : i + P], result)
-    for i in range(0, s, P):
+    for i in range(0, queries, P):
         sums = psum((P, v.shape[1]))
-        for j in range(0, l, P):
+        for j in range(0, length, P):
             turned = psum((P, P), q.dtype)
             nisa.nc_transpose(turned, loaded(weights[i : i + P, j : j + P]), engine=nisa.engine.tensor)
             stationary = sbuf((P, P), q.dtype)
@@ -63,20 +63,20 @@ def scores_in_hbm(q, k, v):
 
 def scores_in_sbuf(q, k, v):
     """Fused: a row of scores never leaves the chip; softmax in separate instructions as before."""
-    s, l = q.shape[1], k.shape[1]
+    queries, length = q.shape[1], k.shape[1]
     out = output(q, v)
     keys = loaded(k)
-    values = [loaded(v[j : j + P]) for j in range(0, l, P)]
-    for i in range(0, s, P):
+    values = [loaded(v[j : j + P]) for j in range(0, length, P)]
+    for i in range(0, queries, P):
         query = loaded(q[:, i : i + P])
-        row = sbuf((P, l))
-        for j in range(0, l, WIDE):
+        row = sbuf((P, length))
+        for j in range(0, length, WIDE):
             product = psum((P, WIDE))
             nisa.nc_matmul(product, query, keys[:, j : j + WIDE])
             nisa.tensor_copy(row[:, j : j + WIDE], product)
         top, total, scale = sbuf((P, 1)), sbuf((P, 1)), sbuf((P, 1))
         nisa.tensor_reduce(top, nl.maximum, row, axis=1, negate=True)
-        shifted, grown, weights = sbuf((P, l)), sbuf((P, l)), sbuf((P, l), q.dtype)
+        shifted, grown, weights = sbuf((P, length)), sbuf((P, length)), sbuf((P, length), q.dtype)
         nisa.tensor_scalar(shifted, row, op0=nl.add, operand0=top)
         nisa.activation(grown, nl.exp, shifted)
         nisa.tensor_reduce(total, nl.add, grown, axis=1)
@@ -104,13 +104,13 @@ def finish(out, i, weights, values, scale=None):
 
 
 def combined_instructions(q, k, v):
-    """The exponential reads PSUM, subtracts the maximum and sums in one instruction; the result is scaled at the end."""
-    s, l = q.shape[1], k.shape[1]
+    """One instruction subtracts the maximum, exponentiates from PSUM and sums; the result is scaled at the end."""
+    queries, length = q.shape[1], k.shape[1]
     out = output(q, v)
     keys = loaded(k)
-    values = [loaded(v[j : j + P]) for j in range(0, l, P)]
-    chunks = range(0, l, WIDE)
-    for i in range(0, s, P):
+    values = [loaded(v[j : j + P]) for j in range(0, length, P)]
+    chunks = range(0, length, WIDE)
+    for i in range(0, queries, P):
         query = loaded(q[:, i : i + P])
         products, tops = [], sbuf((P, len(chunks)))
         for c, j in enumerate(chunks):
@@ -120,7 +120,7 @@ def combined_instructions(q, k, v):
             products.append(product)
         top, totals, total, scale = sbuf((P, 1)), sbuf((P, len(chunks))), sbuf((P, 1)), sbuf((P, 1))
         nisa.tensor_reduce(top, nl.maximum, tops, axis=1, negate=True)
-        weights = sbuf((P, l), q.dtype)
+        weights = sbuf((P, length), q.dtype)
         for c, (j, product) in enumerate(zip(chunks, products, strict=True)):
             nisa.activation_reduce(
                 weights[:, j : j + WIDE], nl.exp, product, reduce_op=nl.add, reduce_res=totals[:, c : c + 1], bias=top
@@ -136,16 +136,16 @@ def without_transposes(q, k, v):
 
     Needs a bound of the scores in place of their maximum; the sums come from a column of ones beside the values.
     """
-    s, l = q.shape[1], k.shape[1]
+    queries, length = q.shape[1], k.shape[1]
     out = output(q, v)
     keys = loaded(k)
     values = []
-    for j in range(0, l, P):
+    for j in range(0, length, P):
         value = sbuf((P, v.shape[1] + 1), v.dtype)
         nisa.dma_copy(value[:, : v.shape[1]], v[j : j + P])
         nisa.memset(value[:, v.shape[1] :], 1.0)
         values.append(value)
-    for i in range(0, s, WIDE):
+    for i in range(0, queries, WIDE):
         query = loaded(q[:, i : i + WIDE])
         sums = [psum((P, v.shape[1] + 1)) for _ in range(0, WIDE, P)]
         for j, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""[P, rows * cols] to [P, cols * rows] in every partition, after the SDK's transpose2d tutorial: fewer, longer copies."""
+"""[P, rows * cols] to [P, cols * rows] in every partition, after the SDK's transpose2d tutorial: fewer copies."""
 
 import nki.isa as nisa
 import nki.language as nl
