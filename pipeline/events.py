@@ -49,7 +49,7 @@ class Done:
 
     blocks: int  # that became final in this run
     frames: int  # video frames decoded; 0 without a VAE
-    seconds: float
+    seconds: float  # from the start, with what the consumer did between events
     first_block_seconds: float | None  # from the start until the first generated block was final
     first_frames_seconds: float | None  # from the start until it was decoded
     cancelled: bool

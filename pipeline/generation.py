@@ -9,11 +9,10 @@ Nothing is kept of what has been yielded, so a clip may be of any length.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,14 @@ from nkismith.pipeline.config import BLOCK_FRAMES, Config
 from nkismith.pipeline.dit import Dit
 from nkismith.pipeline.errors import InputError
 from nkismith.pipeline.events import BlockReady, Done, Event, Failed, FramesReady, StageTimed, WindowStarted
+from nkismith.pipeline.inputs import (
+    check_config,
+    checked_latents,
+    checked_prompt,
+    checked_switches,
+    clip_blocks,
+    still_block,
+)
 from nkismith.pipeline.models import Weights
 from nkismith.pipeline.noise import Noise, Renoise
 from nkismith.pipeline.ops import Ops
@@ -32,9 +39,6 @@ from nkismith.pipeline.schedule import window_count
 from nkismith.pipeline.sharding import Layout
 from nkismith.pipeline.vae import Vae
 from nkismith.pipeline.vae_sharding import ShardedVae
-
-IMAGE_FRAMES = 1 + 4 * (BLOCK_FRAMES - 1)
-"""Video frames of the first block, which a still first image fills."""
 
 
 def generate(
@@ -85,28 +89,28 @@ def generate(
     """
     layout = layout or Layout()
     models = Weights.of(weights, config)
-    _check_config(config, models.dit.config)
-    blocks = _blocks(config, frames, noise)
-    noise = None if noise is None else _latents(config, noise, "noise")
+    check_config(config, models.dit.config)
+    blocks = clip_blocks(config, frames, noise)
+    noise = None if noise is None else checked_latents(config, noise, "noise")
     wanted = prompt_embeds if prompt is None else prompt
     if wanted is None or (prompt is not None and prompt_embeds is not None):
         raise InputError("give either prompt or prompt_embeds, and not both")
     if given is not None and first_image is not None:
         raise InputError("give either given latents or a first image, and not both")
     if first_image is not None:
-        given = _still(config, models, first_image)
+        given = still_block(config, models, first_image)
     seed = 0 if seed is None else seed
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise InputError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
     return Generation(
         config,
         models if decode else Weights(models.dit, None, models.text),
-        prompt=_prompt(config, models, wanted, layout),
+        prompt=checked_prompt(config, models, wanted, layout),
         noise=Noise(config, blocks, seed, noise, renoise),
         blocks=blocks,
         ops=Ops(backend, dtype=config.dtype, kernel_root=kernel_root, allow_fallback=allow_fallback),
-        switches=_switches(config, models, switches or {}, blocks, layout),
-        given=None if given is None else _latents(config, given, "given"),
+        switches=checked_switches(config, models, switches or {}, blocks, layout),
+        given=None if given is None else checked_latents(config, given, "given"),
         layout=layout,
     )
 
@@ -130,7 +134,7 @@ class Generation(Iterator[Event]):
         self._config, self._models, self._noise, self._ops, self._layout = config, models, noise, ops, layout
         self._prompt, self._switches, self._given, self._blocks = prompt, switches, given, blocks
         self._cancelled = threading.Event()
-        self._next_prompt: str | Tensor | None = None
+        self._asked: deque[str | Tensor] = deque(maxlen=1)  # the last prompt asked for, not yet in use
         self._events = self._report_failure(self._run())
 
     def __next__(self) -> Event:
@@ -145,7 +149,7 @@ class Generation(Iterator[Event]):
 
         Raises: InputError as `generate` does.
         """
-        self._next_prompt = _prompt(self._config, self._models, prompt, self._layout)
+        self._asked.append(checked_prompt(self._config, self._models, prompt, self._layout))
 
     def _report_failure(self, events: Iterator[Event]) -> Iterator[Event]:
         window = None
@@ -211,8 +215,7 @@ class Generation(Iterator[Event]):
 
     def _commands(self, window: int) -> tuple[bool, str | Tensor | None]:
         """Whether to stop before this window, and the prompt it changes to: those of the first rank, for all."""
-        prompt, self._next_prompt = self._next_prompt, None
-        changed = prompt if prompt is not None else self._switches.get(window)
+        changed = self._asked.pop() if self._asked else self._switches.get(window)
         cancelled, switches = self._layout.agree([self._cancelled.is_set(), changed is not None])
         if not switches:
             return cancelled, None
@@ -252,94 +255,3 @@ class _Video:
         yield StageTimed("vae", window, time.perf_counter() - start)
         yield FramesReady(self.frames, pixels)
         self.frames += len(pixels)
-
-
-def _check_config(config: Config, loaded: Config) -> None:
-    different = [
-        f"{field.name} is {getattr(config, field.name)!r}, the weights have {getattr(loaded, field.name)!r}"
-        for field in fields(Config)
-        if field.compare and getattr(config, field.name) != getattr(loaded, field.name)
-    ]
-    if different:
-        raise InputError(f"the weights were loaded for another config: {'; '.join(different)}")
-
-
-def _blocks(config: Config, frames: int | None, noise: Tensor | None) -> int | None:
-    """New blocks of the clip; None for one without end."""
-    if noise is not None:
-        supplied = len(_latents(config, noise, "noise"))
-        if frames not in (None, supplied):
-            raise InputError(f"frames is {frames}, but noise was given for {supplied}; leave one of them out")
-        frames = supplied
-    if frames is None:
-        return None
-    least = BLOCK_FRAMES * len(config.steps)
-    if type(frames) is not int or frames % BLOCK_FRAMES:
-        raise InputError(
-            f"frames is {frames!r}; latent frames come in blocks of {BLOCK_FRAMES}, so give a multiple of that"
-        )
-    if frames < least:
-        raise InputError(
-            f"frames is {frames}; a clip needs at least {least} latent frames ({4 * least - 3} video frames). "
-            f"{len(config.steps)} blocks are in flight at once, each at its own noise level; with fewer blocks "
-            "the levels would not match their noise"
-        )
-    return frames // BLOCK_FRAMES
-
-
-def _latents(config: Config, given: Tensor, name: str) -> Tensor:
-    """Latents supplied by the caller as [frames, channels, height, width]; a leading batch of one is dropped."""
-    latents = torch.as_tensor(given)
-    latents = latents[0] if latents.ndim == 5 and len(latents) == 1 else latents
-    if latents.ndim != 4 or latents.shape[1:] != config.block_shape[1:]:
-        raise InputError(f"{name} is {list(latents.shape)}; expected [frames, {str(config.block_shape[1:])[1:-1]}]")
-    if len(latents) == 0 or len(latents) % BLOCK_FRAMES:
-        raise InputError(f"{name} has {len(latents)} frames; it must hold whole blocks of {BLOCK_FRAMES}")
-    if not latents.is_floating_point() or not torch.isfinite(latents).all():
-        raise InputError(f"{name} must hold finite floating-point numbers")
-    return latents
-
-
-def _switches(
-    config: Config, models: Weights, switches: Mapping[int, str | Tensor], blocks: int | None, layout: Layout
-) -> dict[int, str | Tensor]:
-    """Prompts by window, checked."""
-    total = window_count(blocks, len(config.steps))
-    for window in switches:
-        if type(window) is not int or not 0 <= window < (total or math.inf):
-            raise InputError(f"the prompt cannot switch at window {window!r}; this clip has {total} windows, from 0 on")
-    return {window: _prompt(config, models, prompt, layout) for window, prompt in switches.items()}
-
-
-def _prompt(config: Config, models: Weights, prompt: str | Tensor, layout: Layout) -> str | Tensor:
-    """A prompt as it is, or embeddings filled up to [text_len, text_dim]."""
-    if isinstance(prompt, str):
-        if models.text is None and layout.rank == 0:
-            raise InputError(
-                "a prompt needs the text encoder and its tokenizer, which these weights do not hold; give prompt_embeds"
-            )
-        return prompt
-    embeds = torch.as_tensor(prompt)
-    embeds = embeds[0] if embeds.ndim == 3 and len(embeds) == 1 else embeds
-    if embeds.ndim != 2 or embeds.shape[1] != config.text_dim or len(embeds) > config.text_len:
-        raise InputError(
-            f"prompt_embeds are {list(embeds.shape)}; expected at most [{config.text_len}, {config.text_dim}]"
-        )
-    if not embeds.is_floating_point() or not torch.isfinite(embeds).all():
-        raise InputError("prompt_embeds must hold finite floating-point numbers")
-    return torch.nn.functional.pad(embeds, (0, 0, 0, config.text_len - len(embeds)))
-
-
-def _still(config: Config, models: Weights, image: np.ndarray | Tensor) -> Tensor:
-    """The first block of a video that stands still at an image."""
-    if models.vae is None:
-        raise InputError("a first image needs the VAE, which these weights do not hold")
-    pixels = torch.as_tensor(image)
-    size = (8 * config.latent_height, 8 * config.latent_width, 3)
-    if tuple(pixels.shape) != size or pixels.dtype != torch.uint8:
-        raise InputError(
-            f"the first image is {pixels.dtype} {list(pixels.shape)}; expected uint8 {list(size)} "
-            "(rows, columns, colours): scale or crop it"
-        )
-    frame = (pixels.permute(2, 0, 1).float() / 127.5 - 1).unsqueeze(0)
-    return models.vae.encode(frame.expand(IMAGE_FRAMES, -1, -1, -1))
