@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nkismith.verify.simulator import sdk as releases
+from nkismith.verify.simulator.dtypes import PACKED
 from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.instruction import ANY_DTYPE, TABLE, Definition, Tile
 
@@ -102,7 +103,14 @@ def _signature(definition: Definition, sdk: str) -> str:
 
 def _operand(name: str, kind: Tile) -> str:
     role = {"in": "read", "out": "written", "inout": "read and written"}[kind.role]
-    shape = " number or (P, 1) tile," if kind.vector else ""
-    dtypes = "any dtype" if kind.dtypes == ANY_DTYPE else ", ".join(sorted(kind.dtypes))
-    optional = ", optional" if kind.optional and not kind.vector else ""
-    return f"`{name}`:{shape} {role}, in {' or '.join(kind.spaces)}, {dtypes}{optional}"
+    shape = " number or (P, 1) tile," if kind.vector else " number or tile," if kind.number else ""
+    optional = ", optional" if kind.optional and not (kind.vector or kind.number) else ""
+    return f"`{name}`:{shape} {role}, in {' or '.join(kind.spaces)}, {_dtypes(kind.dtypes)}{optional}"
+
+
+def _dtypes(dtypes: frozenset[str]) -> str:
+    missing = ANY_DTYPE - dtypes
+    if len(missing) > 6:
+        return ", ".join(sorted(dtypes))
+    names = (["packed x4"] if missing >= PACKED else []) + sorted(missing - PACKED)
+    return f"any dtype but {', '.join(names)}" if names else "any dtype"

@@ -16,6 +16,7 @@ from typing import Any
 
 from nkismith.verify.simulator import recorder
 from nkismith.verify.simulator.dtypes import DTYPES, PACKED
+from nkismith.verify.simulator.enums import dge_mode
 from nkismith.verify.simulator.enums import engine as Engine
 from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
@@ -283,7 +284,7 @@ def _check_scopes(record: recorder.Recorder, *tensors: Any) -> None:
 
 def _tile(op: str, name: str, value: Any) -> Any:
     data = getattr(value, "data", None)  # a tile grid hands over its operand
-    if type(data) is NkiTensor:
+    if isinstance(data, NkiTensor):
         return data.operand()
     raise refuse(
         "operand_type", f"nisa.{op}: {name} is {type(value).__name__}, not a tensor",
@@ -317,6 +318,10 @@ def _op(op: str, name: str, value: Any) -> str:
 def _enum(op: str, name: str, value: Any, default: Any) -> Any:
     if value is None:
         return None
+    if type(value) is int and type(default) is dge_mode and value in {m.value for m in dge_mode}:
+        # Documented as refused since 0.3, and what the vendor's own library passes to this day.
+        recorder.current().warn(f"nisa.{op}: {name}={value} is a raw integer; use a member of nki.isa.dge_mode")
+        return dge_mode(value).name
     if not isinstance(value, Enum):
         kind = type(default).__name__ if isinstance(default, Enum) else "an enumeration"
         raise refuse("enum_value", f"nisa.{op}: {name}={value!r}", f"use a member of nki.isa.{kind}")

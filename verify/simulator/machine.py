@@ -60,6 +60,8 @@ class Machine:
         self.warnings: list[tuple[int, str]] = []
         self.post: dict = {}  # what the cores of a launch exchange
         self.console: Callable[[str], None] | None = None  # where nl.device_print goes; None: nowhere
+        self.after: list[Callable[[Machine, Instr], None]] = []  # called with every instruction that is done
+        self._warned: set[tuple[int, int, str, str]] = set()
         self._steps = steps
         self._site: Site | None = None
         self._resolved: dict[str, Operand] = {}
@@ -158,14 +160,18 @@ class Machine:
                 for name in definition.writes:
                     if name in instr.operands:
                         self.mark(name, self.flow(name, definition.taint) if dirty else False)
+        for see in self.after:
+            see(self, instr)
         return None
 
-    def warn(self, text: str) -> None:
-        """Note, once a line, something that hardware accepts and the documentation does not, or does oddly."""
+    def warn(self, text: str, what: str = "") -> None:
+        """Note something that hardware accepts and the documentation does not, once a line and `what` (the text)."""
         assert self._site is not None
-        warning = (self._site.instr.line, f"{self._site.instr.op}: {text}")
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+        instr = self._site.instr
+        key = (instr.file, instr.line, instr.op, what or text)
+        if key not in self._warned:
+            self._warned.add(key)
+            self.warnings.append((instr.line, f"{instr.op}: {text}"))
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -274,6 +280,8 @@ class Machine:
         operand = self.operand(name)
         if operand.dynamic is not None or operand.dtype == "tfloat32":
             return None
+        if any(stride == 0 and count > 1 for stride, count in operand.pattern):
+            return None  # results that fall on one place would be all that the caller gets back
         view = self.memory.view(operand, overwrite=True)
         if view.dtype != FLOAT32:
             return None

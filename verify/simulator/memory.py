@@ -26,10 +26,11 @@ _FRESH: Any = object()  # a mask: nothing of the buffer is written, and its byte
 class _Cell:
     """One buffer: its bytes as rows, its mask, and the dtype its elements are stored in."""
 
-    __slots__ = ("buffer", "data", "mask", "size", "store")
+    __slots__ = ("buffer", "bytes", "data", "mask", "store")
 
     def __init__(self, buffer: Buffer, data: np.ndarray, mask: Any, store: np.dtype) -> None:
-        self.buffer, self.data, self.mask, self.store, self.size = buffer, data, mask, store, store.itemsize
+        self.buffer, self.data, self.mask, self.store = buffer, data, mask, store
+        self.bytes = data.nbytes // store.itemsize * ITEMSIZE[buffer.dtype]  # in the buffer's own dtype
 
     @property
     def wide(self) -> bool:
@@ -92,7 +93,6 @@ class Memory:
             self._poison(cell)
         values = cast(cell.data.view(_FLOAT32), cell.buffer.dtype)
         cell.data, cell.store = values.view(np.uint8), STORAGE[cell.buffer.dtype]
-        cell.size = cell.store.itemsize
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Memory:
         """
         id_, dtype, start, partitions, offset, pattern, _ = operand
         cell = self._cells[id_]
-        if cell.mask is _FRESH and not (overwrite and covers(operand, cell.buffer)):
+        if cell.mask is _FRESH and not (overwrite and _covers(operand, cell)):
             self._poison(cell)
         store = cell.store
         if dtype != cell.buffer.dtype:
@@ -142,9 +142,13 @@ class Memory:
         seen = _entries(cell, operand)
         if seen.any():
             return seen.any(axis=-1) if seen.ndim > len(operand.shape) else seen.copy()
-        if covers(operand, cell.buffer):
+        if _covers(operand, cell):
             cell.mask = None
         return None
+
+    def covers(self, operand: Operand) -> bool:
+        """Does a static operand touch every element of its buffer?"""
+        return _covers(operand, self._cells[operand.buffer])
 
     def mark(self, operand: Operand, tainted: np.ndarray | bool) -> None:
         """Record what a write of a static operand left: False written, True unwritten data went in."""
@@ -152,7 +156,7 @@ class Memory:
         if tainted is False or not np.any(tainted):
             if cell.mask is None:
                 return
-            if covers(operand, cell.buffer):
+            if _covers(operand, cell):
                 cell.mask = None
                 return
             tainted = False
@@ -190,12 +194,14 @@ def _rows(buffer: Buffer) -> int:
     return buffer.shape[0] if buffer.space != "hbm" else 1
 
 
-def covers(operand: Operand, buffer: Buffer) -> bool:
-    """Does a static operand touch every element of its buffer?"""
-    elements = _rows(buffer) * buffer.free
-    return operand.size * ITEMSIZE[operand.dtype] == elements * ITEMSIZE[buffer.dtype] and all(
-        s or n == 1 for s, n in operand.pattern
-    )
+def _covers(operand: Operand, cell: _Cell) -> bool:
+    elements = operand.partitions or 1
+    for stride, count in operand.pattern:
+        if count != 1:
+            if not stride:
+                return False
+            elements *= count
+    return elements * ITEMSIZE[operand.dtype] == cell.bytes
 
 
 class _Shared:

@@ -14,7 +14,7 @@ from nkismith.verify.simulator.trace import Buffer, Instr, Operand
 class Site:
     """An instruction with its definition, the trace's buffers and the target."""
 
-    __slots__ = ("buffers", "definition", "files", "instr", "lnc", "target")
+    __slots__ = ("_engine", "buffers", "definition", "files", "instr", "lnc", "target")
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Site:
     ) -> None:
         self.instr, self.definition, self.buffers = instr, definition, buffers
         self.target, self.lnc, self.files = target, lnc, files
+        self._engine: str | None = None
 
     def has(self, name: str) -> bool:
         """Is the tensor parameter given?"""
@@ -72,7 +73,9 @@ class Site:
     @property
     def engine(self) -> str:
         """The engine that executes it."""
-        return self.definition.engine(self)
+        if self._engine is None:
+            self._engine = self.definition.engine(self)
+        return self._engine
 
     def refuse(self, rule: str, what: str, fix: str = "") -> LegalityError:
         """The refusal of this instruction, to raise."""

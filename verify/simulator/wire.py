@@ -6,6 +6,7 @@ before a Trace exists. Source of the format: this file.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import msgpack
@@ -81,6 +82,18 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Trace:
     """Read and validate a trace. Raises TraceError saying what is malformed; never trusts a length or a reference."""
     if len(data) > max_bytes:
         raise TraceError(f"the trace has {len(data):,} bytes, at most {max_bytes:,} are read")
+    # A trace is millions of small objects that live as long as it does: collecting garbage while they are made only
+    # looks at all of them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _decoded(data)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _decoded(data: bytes) -> Trace:
     try:
         raw = msgpack.unpackb(data, use_list=False, strict_map_key=True)
     except Exception as error:
@@ -92,7 +105,14 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Trace:
 
 
 class _Reader:
-    """Builds a Trace from untrusted plain values; knows how many buffers, scalars and files there are."""
+    """Builds a Trace from untrusted plain values; knows how many buffers, scalars and files there are.
+
+    Programs repeat themselves: an operand or a name that was validated once is not built again.
+    """
+
+    def __init__(self) -> None:
+        self._operands: dict[Any, Operand] = {}
+        self._texts: dict[str, str] = {}
 
     def trace(self, raw: Any) -> Trace:
         version, entry, sdk, target, lnc, buffers, programs, inputs, outputs, files, warnings = raw
@@ -145,6 +165,7 @@ class _Reader:
         core, body, edges, scalars = raw
         self.scalars = _integer(scalars, 0, 1 << 24)
         self.seen: set[int] = set()
+        self._operands.clear()  # what the scalars of one program make valid, another's may not
         nodes = self.nodes(body, 0)
         pairs = tuple((_integer(a, 0), _integer(b, 0)) for a, b in edges)
         for pair in pairs:
@@ -162,14 +183,15 @@ class _Reader:
         if tag == 0:
             _, id_, op, operands, attrs, line, file, name = raw
             self.seen.add(_integer(id_, 0))
+            known, text = self._operands, self.text
             return Instr(
                 id=id_,
-                op=_text(op),
-                operands={_text(k): self.operand(v) for k, v in operands.items()},
-                attrs={_text(k): self.attr(v) for k, v in attrs.items()},
+                op=text(op),
+                operands={text(k): known.get(v) or self.operand(v) for k, v in operands.items()},
+                attrs={text(k): v if v is None or type(v) in _PLAIN else self.attr(v) for k, v in attrs.items()},
                 line=_integer(line, 0),
                 file=_integer(file, 0, len(self.files) - 1),
-                name=_text(name),
+                name=text(name),
             )
         if tag == 1:
             _, id_, index, lower, upper, step, body, line, file = raw
@@ -214,6 +236,12 @@ class _Reader:
             return tuple(self.attr(v, depth + 1) for v in value)
         raise TraceError(f"attribute of type {type(value).__name__}")
 
+    def text(self, value: Any) -> str:
+        found = self._texts.get(value)
+        if found is None:
+            found = self._texts[value] = _text(value)
+        return found
+
     def operand(self, raw: Any, nested: bool = False) -> Operand:
         buffer, dtype, start, partitions, offset, pattern, dynamic = raw
         if dtype not in ITEMSIZE:
@@ -221,15 +249,18 @@ class _Reader:
         storage = self.buffers[_integer(buffer, 0, len(self.buffers) - 1)]
         if (storage.space == "hbm") != (partitions == 0):
             raise TraceError(f"operand on {storage.space} buffer {buffer} has {partitions!r} partitions")
-        return Operand(
+        operand = Operand(
             buffer,
-            dtype,
+            self.text(dtype),
             _integer(start, 0),
             _integer(partitions, 0),
             _integer(offset, -_INT_MAX),
-            tuple((_integer(s, -_INT_MAX), _integer(n, 1)) for s, n in pattern),
+            tuple([(_integer(s, -_INT_MAX), _integer(n, 1)) for s, n in pattern]),
             None if dynamic is None or nested else self.dynamic(dynamic),
         )
+        if not nested:
+            self._operands[raw] = operand
+        return operand
 
     def dynamic(self, raw: Any) -> Dynamic:
         kind, scalar, index, stride, limit, group = raw
@@ -243,6 +274,9 @@ class _Reader:
             _integer(limit, 0),
             _integer(group, 0, 128),
         )
+
+
+_PLAIN = frozenset({bool, int, float, str})
 
 
 def _integer(value: Any, low: int, high: int = _INT_MAX) -> int:

@@ -4,9 +4,11 @@ from nkismith.verify.simulator.cards import cards
 from nkismith.verify.simulator.instruction import TABLE
 from nkismith.verify.simulator.instructions import (
     control,
+    cores,
     dma,
     dma_transpose,
     gpsimd,
+    gpsimd_gather,
     mx,
     scalar,
     tensor,
@@ -17,6 +19,6 @@ from nkismith.verify.simulator.instructions import (
 )
 
 __all__ = [
-    "TABLE", "cards", "control", "dma", "dma_transpose", "gpsimd", "mx", "scalar", "tensor", "vector", "vector_random",
-    "vector_reduce", "vector_select",
+    "TABLE", "cards", "control", "cores", "dma", "dma_transpose", "gpsimd", "gpsimd_gather", "mx", "scalar", "tensor",
+    "vector", "vector_random", "vector_reduce", "vector_select",
 ]  # fmt: skip

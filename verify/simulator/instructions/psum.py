@@ -9,7 +9,6 @@ import numpy as np
 from nkismith.verify.simulator.blas import product
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.hardware import PARTITIONS
-from nkismith.verify.simulator.memory import covers
 
 ROW_TILES = (32, 64, 128)
 
@@ -119,7 +118,7 @@ def record_write(m, operand):
     records = m.matmul_written.setdefault(operand.buffer, {})
     if records.get(size) is True:
         return
-    if operand.dynamic is not None or covers(operand, buffer):
+    if operand.dynamic is not None or m.memory.covers(operand):
         records[size] = True
         return
     if size not in records:

@@ -43,7 +43,8 @@ def activated(m, site, function, argument):
         if low < function.low or high > function.high:
             at = low if low < function.low else high
             what = f"|x| = {at:.6g}" if function.magnitude else f"{at:.6g}"
-            m.warn(f"{function.name} of {what} is outside its valid range [{function.low:.4g}, {function.high:.4g}]")
+            valid = f"[{function.low:.4g}, {function.high:.4g}]"
+            m.warn(f"{function.name} of {what} is outside its valid range {valid}", what=function.name)
     return m.emit("dst", function.apply, argument)
 
 
@@ -81,7 +82,7 @@ class activation:
         bias: vector(dtypes=BIAS_DTYPES) = None,
         scale: vector(dtypes=FLOAT_VECTOR) = 1.0,
         reduce_op: OP = None,
-        reduce_res: out(optional=True) = None,
+        reduce_res: out(dtypes=NUMBERS, optional=True) = None,
         reduce_cmd: ENUM = IDLE,
         engine: ENUM = SCALAR,
     ): ...
@@ -110,7 +111,7 @@ class activation_reduce:
         op: OP,
         data: tile(dtypes=NUMBERS, indirect=True),
         reduce_op: OP,
-        reduce_res: out(optional=True),
+        reduce_res: out(dtypes=NUMBERS, optional=True),
         bias: vector(dtypes=BIAS_DTYPES) = None,
         scale: vector(dtypes=FLOAT_VECTOR) = 1.0,
     ): ...
@@ -156,7 +157,7 @@ class activate2:
         reverse0: PLAIN = False,
         reverse1: PLAIN = False,
         reduce_op: OP = None,
-        reduce_res: out(optional=True) = None,
+        reduce_res: out(dtypes=NUMBERS, optional=True) = None,
         reduce_cmd: ENUM = IDLE,
         engine: ENUM = SCALAR,
     ): ...

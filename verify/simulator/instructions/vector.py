@@ -309,7 +309,7 @@ class scalar_tensor_tensor:
         reverse1: PLAIN = False,
         reduce_cmd: ENUM = RESET_REDUCE,
         reduce_op: OP = None,
-        reduce_res: out(optional=True) = None,
+        reduce_res: out(dtypes=NUMBERS, optional=True) = None,
     ): ...
 
     def check(site):

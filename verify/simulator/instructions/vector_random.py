@@ -59,7 +59,7 @@ class rand2:
     def check(site):
         check_vectors(site, "dst")
         low, high = site.attr("min"), site.attr("max")
-        if low is not None and high is not None and not low < high:
+        if isinstance(low, int | float) and isinstance(high, int | float) and not low < high:
             raise site.refuse("random_range", f"min={low}, max={high}", "min below max")
 
     def run(m, site):
@@ -87,7 +87,7 @@ class dropout:
             wanted = FLOATS if site.dtype("data") in FLOATS else FLOAT_VECTOR
             if site.dtype("prob") not in wanted:
                 raise site.refuse("dtype", f"prob is {site.dtype('prob')}", f"one of {', '.join(sorted(wanted))}")
-        elif site.attr("prob") is None or not 0 <= site.attr("prob") <= 1:
+        elif not isinstance(site.attr("prob"), int | float) or not 0 <= site.attr("prob") <= 1:
             raise site.refuse("random_range", f"prob={site.attr('prob')}", "0 to 1")
 
     def run(m, site):

@@ -109,7 +109,7 @@ class tensor_scalar_reduce:
         op0: OP,
         operand0: vector(),
         reduce_op: OP,
-        reduce_res: out(optional=True) = None,
+        reduce_res: out(dtypes=NUMBERS, optional=True) = None,
         reverse0: PLAIN = False,
         reduce_cmd: ENUM = RESET_REDUCE,
         reduce_init: vector(dtypes=FLOAT_VECTOR) = None,

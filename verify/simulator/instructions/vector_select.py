@@ -391,7 +391,10 @@ class nc_match_replace8:
 class nc_stream_shuffle:
     """In each quadrant of 32 partitions, dst[i] = src[shuffle_mask[i]], in place too; 255 leaves dst[i] as it is."""
 
-    def signature(dst: inout(), src: tile(), shuffle_mask: PLAIN): ...
+    def signature(dst: out(), src: tile(), shuffle_mask: PLAIN): ...
+
+    def accumulates(site):
+        return KEEP in site.attr("shuffle_mask")  # only then does what dst held matter
 
     def check(site):
         mask = site.attr("shuffle_mask")
@@ -427,13 +430,14 @@ class nc_stream_shuffle:
         m.put_raw("dst", result)
 
     def taint(m, site):
-        if m.taint("src") is None and m.taint("dst") is None:
+        old = m.current_taint("dst") if KEEP in site.attr("shuffle_mask") else None
+        if m.taint("src") is None and old is None:
             m.mark("dst", False)
             return
         target, source = rows_of_mask(site)
         mask = np.zeros((site.partitions("dst"), site.free("dst")), bool)
-        if m.taint("dst") is not None:
-            mask |= m.taint("dst")
+        if old is not None:
+            mask |= old.reshape(mask.shape)
         mask[target] = False if m.taint("src") is None else m.taint("src")[source]
         m.mark("dst", mask)
 
