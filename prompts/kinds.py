@@ -10,7 +10,6 @@ import ast
 import re
 
 from nkismith.kernels.spec import OpSpec
-from nkismith.verify.simulator.instructions import TABLE
 
 # A tag, and what shows it: words of the spec, and calls or attributes of the reference (which are more telling, so
 # more of them count).
@@ -111,11 +110,11 @@ def kind(spec: OpSpec) -> str:
 
 
 def instructions(have: frozenset[str], target: str) -> tuple[str, ...]:
-    """Names of the instructions whose cards a prompt shows, the most common first; none that would be refused."""
+    """Names of the instructions whose cards a prompt shows, the most common first."""
     wanted = list(_ALWAYS)
     for tag in [*sorted(have), target]:
         wanted += _CARDS.get(tag, ())
-    return tuple(name for name in dict.fromkeys(wanted) if name in TABLE)
+    return tuple(dict.fromkeys(wanted))
 
 
 def examples(have: frozenset[str]) -> tuple[str, ...]:

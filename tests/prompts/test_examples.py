@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from nkismith import verify
 from nkismith.prompts import kinds
 from nkismith.verify.lint import lint
 from nkismith.verify.simulator.install import install, uninstall
+from tests.prompts import specs
 
 FOLDER = Path(kinds.__file__).parent / "examples"
 
@@ -95,3 +97,10 @@ def test_every_kind_of_op_gets_an_example_and_every_example_is_used():
     alone = [{tag} for tag in kinds._CALLS] + [{"matmul"}, {"control"}, set()]
     shown = {name for tags in alone for name in kinds.examples(frozenset(tags))}
     assert shown == {path.stem for path in FOLDER.glob("*.py")}
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_an_example_passes_every_stage_of_the_judge(name, tmp_path):
+    verdict = verify.check(FOLDER / f"{name}.py", specs.write(name, tmp_path))
+    assert verdict.accepted, f"{verdict.stage} {verdict.reason} line {verdict.line}: {verdict.message} ({verdict.case})"
