@@ -235,6 +235,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "latent_height": 16,
             "latent_width": 26,
             "vae_dim": 32,
+            "text_layers": 1,
+            "text_ffn_dim": 1024,
+            "text_vocab": 384,
         },
         "wan-1.3b": {},
     }
