@@ -27,6 +27,7 @@ ELEMENTS_CAP = 150_000
 FLOP_CAP = 30_000_000
 DRAWN_CASES = 4
 BOUNDARIES = (1, 2, 31, 32, 33, 127, 128, 129, 255, 257, 511, 512, 513, 1023, 1025, 2049)  # tile sizes and neighbours
+ALWAYS = ("normal", "spikes")  # families that every shape meets
 _SIDES: tuple[Side, ...] = ("low", "high", "any", "any")
 
 
@@ -50,18 +51,20 @@ def fresh_seed() -> int:
 def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAWN_CASES) -> tuple[Trial, ...]:
     """The trials of one verdict: smoke, edge, then `drawn` shapes from the domain, for every dtype or only `dtype`.
 
-    The first case of each dtype meets every family of values; the others meet plain values and one more family. A
-    listed case keeps its run-time scalars in its first trial; all others draw theirs.
+    The first case of each dtype meets every family of values; the others meet plain values, spikes (of all families
+    they expose most mistakes) and one more. A listed case keeps its run-time scalars in its first trial; all others
+    draw theirs.
     """
     rng = np.random.default_rng(seed)
     listed = [c for group in ("smoke", "edge") for c in spec.cases(group) if dtype in (None, c.dtype)]  # type: ignore[arg-type]
     if not listed:
         raise SpecError(f"{spec.op}: no case has dtype {dtype}; the spec has {', '.join(spec.dtypes) or 'fixed ones'}")
     names = families(spec.inputs.values())
+    others = [name for name in names if name not in ALWAYS]
     met: set[str | None] = set()
     trials = []
     for number, case in enumerate([*listed, *drawn_cases(spec, rng, drawn, dtype)]):
-        chosen = [names[0], names[1 + number % (len(names) - 1)]] if case.dtype in met else names
+        chosen = [*ALWAYS, others[number % len(others)]] if case.dtype in met else names
         met.add(case.dtype)
         for turn, family in enumerate(chosen):
             control = case if turn == 0 else with_drawn_control(spec, case, rng)
@@ -101,7 +104,10 @@ def draw(spec: OpSpec, trial: Trial) -> dict[str, np.ndarray]:
     bound = spec.bind(trial.case)
     rng = np.random.default_rng(trial.seed)
     floats = [n for n, t in bound.inputs.items() if t.dtype not in INTEGERS]
-    picked = {n for n in floats if rng.random() < 0.25} | ({floats[rng.integers(len(floats))]} if floats else set())
+    picked = {n for n in floats if rng.random() < 0.25}
+    one = {floats[rng.integers(len(floats))]} if floats else set()
+    # Two towers multiplied would leave nothing of a result but rounding.
+    picked = one if trial.family == "spikes" else picked | one
     env: dict[str, Any] = dict(trial.case.dims)
     arrays = {}
     for name, tensor in bound.inputs.items():

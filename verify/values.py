@@ -13,6 +13,7 @@ import numpy as np
 from nkismith.kernels.schema import Input, Values
 
 OFFSET = 6.0  # two rows around 6 have a product sum of 36 a channel: exp overflows unless a maximum is subtracted
+SPIKE = 100.0  # times the root mean square of a tensor: exp of such a value overflows unless a maximum is subtracted
 TINY = 2.0**-12  # rows whose squares fall below a usual eps, and which a norm over the whole tensor cannot see
 
 _Family = Callable[[np.ndarray, bool, np.random.Generator], np.ndarray]
@@ -43,6 +44,21 @@ def _large_logits(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.n
     return x + OFFSET
 
 
+def _spikes(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """In half of the rows of one input, always in the last, an element towers over the others, first, last or anywhere:
+    maxima of another row or of a part of it, sums that lose the small terms."""
+    if not picked:
+        return x
+    last = x.shape[-1] - 1
+    where = rng.choice([0, last, -1], size=(*x.shape[:-1], 1))
+    where = np.where(where < 0, rng.integers(last + 1, size=where.shape), where)
+    rows = rng.random(where.shape) < 0.5
+    rows[-1] = True
+    tower = (np.arange(last + 1) == where) & rows
+    height = SPIKE * np.sqrt(np.square(x).mean()) * rng.uniform(1, 1.3, where.shape)
+    return np.where(tower, np.copysign(height, x), x)
+
+
 def _ties(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
     """Few distinct values: equal maxima, equal indices."""
     return np.round(x)
@@ -69,6 +85,7 @@ _FAMILIES: dict[str, _Family] = {
     "scaled_down": _scaled_down,
     "tiny_rows": _tiny_rows,
     "large_logits": _large_logits,
+    "spikes": _spikes,
     "ties": _ties,
     "zeros": _zeros,
     "one_hot": _one_hot,
@@ -85,7 +102,7 @@ def families(inputs: Iterable[Input]) -> list[str]:
 def draw_floats(
     values: object, shape: tuple[int, ...], family: str, picked: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """float64 values of `shape` for one input of a family; `picked` inputs are the ones zeros and one_hot act on."""
+    """float64 values of `shape` for one input of a family; spikes, zeros and one_hot act on `picked` inputs only."""
     declared = values if isinstance(values, Values) else Values()
     if declared.kind == "one_hot":
         return _unit_rows(shape, rng)
