@@ -68,14 +68,15 @@ def execute(
             trace.buffers, memory, target(trace.target),
             core=program.core, lnc=trace.lnc, files=trace.files, seed=seed + program.core, steps=steps,
         )  # fmt: skip
-        machine.console = console
+        machine.console, machine.quiet = console, True
         machines.append(machine)
         if attach:
             attach(machine)
     if len(machines) > 1:
         watch_races(trace, machines)
     keep = attach is not None
-    together(machines, [_steps(m, p, trace, keep) for m, p in zip(machines, trace.programs, strict=True)])
+    with np.errstate(all="ignore"):  # once: it costs as much as a small instruction
+        together(machines, [_steps(m, p, trace, keep) for m, p in zip(machines, trace.programs, strict=True)])
     return collect(trace, memory, machines)
 
 
@@ -108,7 +109,7 @@ def _last_uses(nodes: list[Node], trace: Trace, core: int) -> dict[int, list[int
     """Buffers by the index of the node after which nothing needs them."""
     last: dict[int, int] = {}
     for at, node in enumerate(nodes):
-        for instr in walk([node]):
+        for instr in (node,) if isinstance(node, Instr) else walk([node]):
             for operand in instr.operands.values():
                 last[operand.buffer] = at
                 if operand.dynamic is not None and operand.dynamic.index is not None:
@@ -150,7 +151,7 @@ def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:
             memory.allocate(trace.buffers[operand.buffer])
         unwritten.append(memory.taint(operand))
         outputs.append(memory.view(operand).copy())
-    inputs = tuple(memory.whole(trace.buffers[i]).copy() for i in trace.inputs)
+    inputs = tuple(memory.whole(trace.buffers[i]) for i in trace.inputs)
     poisoned = tuple(memory.taint(whole(trace.buffers[i])) for i in trace.inputs)
     warnings = (*trace.warnings, *(w for m in machines for w in m.warnings))
     return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned)

@@ -61,6 +61,7 @@ class Machine:
         self.post: dict = {}  # what the cores of a launch exchange
         self.console: Callable[[str], None] | None = None  # where nl.device_print goes; None: nowhere
         self.after: list[Callable[[Machine, Instr], None]] = []  # called with every instruction that is done
+        self.quiet = False  # the caller has silenced NumPy's warnings already
         self._warned: set[tuple[int, int, str, str]] = set()
         self._steps = steps
         self._site: Site | None = None
@@ -135,6 +136,12 @@ class Machine:
 
     def execute(self, instr: Instr) -> object | None:
         """Execute one instruction. Returns what it waits for, or None when it is done."""
+        if self.quiet:
+            return self._perform(instr)
+        with np.errstate(all="ignore"):
+            return self._perform(instr)
+
+    def _perform(self, instr: Instr) -> object | None:
         self._tick(instr)
         definition = define(instr.op)
         site = self._site = Site(instr, definition, self.buffers, self.target, self.lnc, self.files)
@@ -150,16 +157,15 @@ class Machine:
             if name in reads or name.rstrip("0123456789") in reads:
                 taint = taints[name] = memory.taint(operand) if term is None else self.current_taint(name)
                 dirty = dirty or taint is not None
-        with np.errstate(all="ignore"):
-            waiting = definition.run(self, site)
-            if waiting is not None:
-                return waiting
-            if callable(definition.taint):
-                definition.taint(self, site)
-            else:
-                for name in definition.writes:
-                    if name in instr.operands:
-                        self.mark(name, self.flow(name, definition.taint) if dirty else False)
+        waiting = definition.run(self, site)
+        if waiting is not None:
+            return waiting
+        if callable(definition.taint):
+            definition.taint(self, site)
+        else:
+            for name in definition.writes:
+                if name in instr.operands:
+                    self.mark(name, self.flow(name, definition.taint) if dirty else False)
         for see in self.after:
             see(self, instr)
         return None

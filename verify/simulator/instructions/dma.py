@@ -11,6 +11,7 @@ from nkismith.verify.simulator.instructions.dma_rows import (
     check_dma,
     converted,
     is_vector,
+    move,
     read,
     rows,
     scatter,
@@ -87,6 +88,10 @@ class dma_copy:
             raise site.refuse("dma_engine", f"engine.{trigger} cannot trigger hwdge", "engine.sync or engine.scalar")
 
     def run(m, site):
+        dst, src = site.operand("dst"), site.operand("src")
+        if dst.dynamic is None and src.dynamic is None and dst.dtype == src.dtype:
+            move(m, dst, src)
+            return
         if 0 in (m.operand("dst").size, m.operand("src").size):
             return  # a run-time address out of bounds under oob_mode.skip
         values, tainted, keep = read(m, site, "src")

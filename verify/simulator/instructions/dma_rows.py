@@ -125,6 +125,14 @@ def read(m, site, name):
     return values, tainted, found.chosen
 
 
+def move(m, dst, src):
+    """Copy between static operands of one dtype."""
+    memory = m.memory
+    values, tainted, target = memory.view(src), memory.taint(src), memory.view(dst, overwrite=True)
+    target[...] = values if values.shape == target.shape else values.reshape(target.shape)
+    memory.mark(dst, False if tainted is None else tainted.reshape(target.shape))
+
+
 def converted(m, values, source, target):
     """Values of one dtype as another: the same bits if equal, else through float32."""
     return values if source == target else m.cast(as_float32(values, source), target)

@@ -11,7 +11,7 @@ from ml_dtypes import float4_e2m1fn, float8_e4m3fn, float8_e5m2
 from nkismith.verify.simulator.dtypes import PACKED, SIXTEEN_BIT_FLOATS
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import PLAIN, PSUM, SBUF, instruction, out, tile
-from nkismith.verify.simulator.instructions.psum import add_product, added_taint, check_moving, check_pe_tile
+from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile, marked
 
 GROUP_PARTITIONS, GROUP_ELEMENTS = 8, 4
 GROUPS_A_QUADRANT = QUADRANT // GROUP_PARTITIONS
@@ -176,10 +176,10 @@ class nc_matmul_mx:
 
     def run(m, site):
         stationary, moving = dequantized(m, site, "stationary"), dequantized(m, site, "moving")
-        add_product(m, site, stationary.T, moving)
+        rows, columns = (tainted_columns(m, site, name) for name in ("stationary", "moving"))
+        add_product(m, site, stationary.T, moving, rows, columns)
 
-    def taint(m, site):
-        added_taint(m, site, *(tainted_columns(m, site, name) for name in ("stationary", "moving")))
+    taint = marked
 
 
 def dequantized(m, site, name):

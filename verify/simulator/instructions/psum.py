@@ -66,6 +66,10 @@ def adding(m, site):
     return written if written.any() else False
 
 
+def marked(m, site):
+    """`add_product` has marked what it wrote."""
+
+
 def matmul_wrote(m, operand):
     """What a matmul has written of an operand: True, False, or a mask [M, N]."""
     record = m.matmul_written.get(operand.buffer, {}).get(ITEMSIZE[operand.dtype], False)
@@ -81,33 +85,30 @@ def record_view(record, operand):
     return np.ndarray(operand.shape, bool, record, operand.start * row + operand.offset, strides)
 
 
-def add_product(m, site, left, right):
-    """Write left @ right to dst, or add it to what is there."""
-    add = adding(m, site)
-    if add is False:
-        m.emit("dst", product, left, right)
-        return
-    result = product(left, right)
-    if add is True:
-        if m.target.generation < 4 and not np.all(matmul_wrote(m, m.operand("dst"))):
-            m.warn(f"adds to PSUM that no matmul wrote, which {m.target.name} does not define")
-        m.emit("dst", np.add, m.f32("dst"), result)
-    else:
-        m.put("dst", np.where(add, m.f32("dst") + result, result))
+def add_product(m, site, left, right, rows, columns):
+    """Write left @ right to dst, or add it to what is there, and mark what that leaves.
 
-
-def added_taint(m, site, rows, columns):
-    """Mark dst: unwritten data in a stationary column taints its row, in a moving column its column."""
-    operand = m.operand("dst")
-    tainted = False
+    `rows` and `columns` are masks of the rows of `left` and columns of `right` that hold unwritten data, or None.
+    """
+    add, operand, tainted = adding(m, site), m.operand("dst"), False
     if rows is not None or columns is not None:
         tainted = np.zeros((operand.partitions, operand.free), bool)
         tainted |= False if rows is None else rows[:, None]
         tainted |= False if columns is None else columns
-    add = adding(m, site)
-    old = None if add is False else m.current_taint("dst")
-    if old is not None:
-        tainted = tainted | (old.reshape(operand.partitions, -1) & add)
+    if add is False:
+        m.emit("dst", product, left, right)
+    else:
+        wrote = matmul_wrote(m, operand)
+        if add is True and wrote is not True and m.target.generation < 4 and not np.all(wrote):
+            m.warn(f"adds to PSUM that no matmul wrote, which {m.target.name} does not define")
+        old = m.current_taint("dst")
+        if old is not None:
+            tainted = tainted | (old.reshape(operand.partitions, -1) & add)
+        before, result = m.f32("dst"), product(left, right)
+        if add is True:
+            m.emit("dst", np.add, before, result)
+        else:
+            m.put("dst", np.where(add, before + result, result))
     record_write(m, operand)
     m.mark("dst", tainted)
 

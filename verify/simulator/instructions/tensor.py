@@ -10,7 +10,7 @@ from nkismith.verify.simulator.enums import engine, matmul_perf_mode
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import ENUM, ON_CHIP, PLAIN, PSUM, SBUF, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_same_dtype
-from nkismith.verify.simulator.instructions.psum import add_product, added_taint, check_moving, check_pe_tile
+from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile, marked
 
 NONE = matmul_perf_mode.none
 UNKNOWN = engine.unknown
@@ -87,22 +87,16 @@ class nc_matmul:
         if site.attr("is_transpose"):
             move_ones(m, site)
             return
-        stationary, moving = m.f32("stationary"), m.f32("moving")
-        if site.attr("perf_mode") == "double_row":
-            stationary, moving = (v.reshape(2 * len(v), -1) for v in (stationary, moving))
-        add_product(m, site, stationary.T, moving)
+        sides = []
+        for name in ("stationary", "moving"):
+            values, tainted = m.f32(name), m.taint(name)
+            if site.attr("perf_mode") == "double_row":
+                values = values.reshape(2 * len(values), -1)
+            sides.append((values, None if tainted is None else tainted.reshape(values.shape).any(axis=0)))
+        (stationary, rows), (moving, columns) = sides
+        add_product(m, site, stationary.T, moving, rows, columns)
 
-    def taint(m, site):
-        if site.attr("is_transpose"):
-            mark_moved(m, site)
-            return
-        rows, columns = m.taint("stationary"), m.taint("moving")
-        per = 2 if site.attr("perf_mode") == "double_row" else 1
-        if rows is not None:
-            rows = rows.reshape(per * len(rows), -1).any(axis=0)
-        if columns is not None:
-            columns = columns.reshape(per * len(columns), -1).any(axis=0)
-        added_taint(m, site, rows, columns)
+    taint = marked
 
 
 def is_gather(site, name):
@@ -203,16 +197,11 @@ def move_ones(m, site):
         m.put("dst", m.f32("stationary").T @ m.f32("moving"))
     else:
         put_moved(m, site, "stationary", np.ascontiguousarray(m.raw("stationary")[rows].T))
-
-
-def mark_moved(m, site):
-    """Unwritten data moves with the elements."""
     data, columns = m.taint("stationary"), m.taint("moving")
     if data is None and columns is None:
         mark_put(m, site, "stationary", False)
         return
     tainted = np.zeros((site.free("stationary"), site.free("moving")), bool)
-    rows = source_rows(m.f32("moving"))
     if data is not None:
         tainted |= data.any(axis=0)[:, None] if rows is None else data[rows].T
     if columns is not None:
