@@ -157,9 +157,9 @@ class _Core:
                 else:
                     self._feed(node)
             elif isinstance(node, Ordered):
-                self.ordered = {}
+                outside, self.ordered = self.ordered, {} if self.ordered is None else self.ordered
                 yield from self._body(node.body)
-                self.ordered = None
+                self.ordered = outside
             else:
                 yield from self._enter(node)
 
