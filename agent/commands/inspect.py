@@ -144,7 +144,7 @@ def _kernel(kernel: Any) -> dict[str, Any]:
 
 
 def _time(kernel: Any) -> str:
-    measured = kernel.evidence.get("verdict", {}).get("profile") or {}
+    measured = kernel.evidence.get("profile") or {}
     if "latency_us" not in measured:
         return ""
     return f"  {measured['latency_us']:.1f} µs {measured.get('label', '')}, floor {measured['floor_us']:.1f} µs"

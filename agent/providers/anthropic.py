@@ -93,6 +93,10 @@ class AnthropicModel:
             # Only a connection that was never made is known to have cost nothing.
             refused = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             raise Unavailable(f"no answer: {error}", usage=Usage() if refused else None) from error
+        except ImportError as error:  # signing requests with AWS credentials
+            raise ProviderError(
+                f"Bedrock needs a package for AWS credentials: pip install 'anthropic[bedrock]' ({error})"
+            ) from None
         except (httpx2.HTTPError, ValueError, AttributeError, TypeError, RuntimeError, AssertionError) as error:
             # What the client raises on bytes that are no Messages stream.
             if "authentication" in str(error):
