@@ -101,6 +101,26 @@ def all(root: Path | None = None) -> list[AcceptedKernel]:
     return [k for name in specs.names() for k in _stored(specs.load(name), root)]
 
 
+def of(spec: OpSpec, root: Path | None = None) -> list[AcceptedKernel]:
+    """Every accepted kernel of one op, bundled or not, one entry a verdict, stale ones included."""
+    return list(_stored(spec, root))
+
+
+def amend(kernel: AcceptedKernel, parts: Mapping[str, Any]) -> None:
+    """Replace parts of one stored verdict's evidence, such as its profile; its hashes, scope and age stay.
+
+    Raises StaleKernel if its files have changed: new evidence would be for another kernel.
+    """
+    if kernel.stale:
+        raise StaleKernel(kernel.stale)
+    record = kernel.path.parent / "accepted.json"
+    stored = json.loads(record.read_text(encoding="utf-8"))
+    for verdict in stored["verdicts"]:
+        if all(verdict[key] == kernel.evidence[key] for key in SCOPE):
+            verdict.update(json.loads(json.dumps(parts)))
+    _write(record, json.dumps(stored, indent=1) + "\n")
+
+
 def accept(source: str, spec: OpSpec, evidence: Mapping[str, Any], root: Path | None = None) -> Path:
     """Store `source` with its evidence and return the path of kernel.py.
 
