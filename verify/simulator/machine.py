@@ -162,7 +162,7 @@ class Machine:
             return waiting
         if callable(definition.taint):
             definition.taint(self, site)
-        else:
+        elif definition.taint != "run":
             for name in definition.writes:
                 if name in instr.operands:
                     self.mark(name, self.flow(name, definition.taint) if dirty else False)

@@ -167,4 +167,4 @@ def test_seeds_are_one_element_and_written():
         return x
 
     assert refused(two, np.ones((1, 2), np.uint32)) == "operand_shapes"
-    assert refused(nothing, np.ones((1, 1), np.uint32)) == "unwritten_seed"
+    assert refused(nothing, np.ones((1, 1), np.uint32)) == "unwritten_scalar"

@@ -98,6 +98,24 @@ def test_range_select_keeps_a_range_of_indices(first, second, start, seed):
     assert top[:, 0].tolist() == want.max(axis=1).tolist()
 
 
+def test_what_range_select_masks_may_be_unwritten():
+    def build(x, low, high):
+        part, out = like(x), like(x)
+        nisa.tensor_copy(part[:, 0:3], x[:, 0:3])
+        total = nl.ndarray((2, 1), dtype=nl.float32)
+        for command in (CMD.reset_reduce, CMD.reduce):
+            nisa.range_select(
+                out, part, comp_op0=nl.greater_equal, comp_op1=nl.less, bound0=low, bound1=high, reduce_cmd=command,
+                reduce_res=total,
+            )  # fmt: skip
+        return out, total
+
+    a, zero = floats(2, 5), np.zeros((2, 1), np.float32)
+    _, top = run(build, a, zero, zero + 3)
+    assert top[:, 0].tolist() == a[:, :3].max(axis=1).tolist()
+    assert unwritten(lambda *t: build(*t)[1], a, zero, np.array([[3], [4]], np.float32)).tolist() == [[False], [True]]
+
+
 def test_range_select_in_16_bits_writes_minus_infinity_and_reduces_in_float32():
     a, bound = floats(3, 4, dtype=BF16), np.full((3, 1), 99, np.float32)
     out, top = run(ranged("greater", "greater"), a, bound, bound)
@@ -162,6 +180,16 @@ def top8(x):
 def test_max8_is_descending_with_repetitions(size, seed):
     a = np.random.default_rng(seed).integers(-5, 6, (3, size)).astype(np.float32)
     assert run(top8, a).tolist() == [sorted(row, reverse=True)[:8] for row in a.tolist()]
+
+
+def test_an_unwritten_predicate_taints_what_it_chose():
+    def build(x, p):
+        gap, out = like(p), like(x)
+        nisa.tensor_copy(gap[:, 0:2], p[:, 0:2])
+        nisa.select_reduce(out, gap, x, 0.0)
+        return out
+
+    assert unwritten(build, floats(1, 4), np.ones((1, 4), np.uint8)).tolist() == [[False, False, True, True]]
 
 
 def test_search_limits():

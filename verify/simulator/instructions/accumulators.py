@@ -41,8 +41,11 @@ def tainted_rows(m, like):
     return flow.any(axis=1) if isinstance(flow, np.ndarray) else False
 
 
-def accumulate(m, site, values, op_name, *, engine, like, command=None, init=None, negate=False):
-    """Apply reduce_cmd to the accumulator of an engine with float32 results [P, N], and read it into reduce_res."""
+def accumulate(m, site, values, op_name, *, engine, like, command=None, init=None, negate=False, tainted=None):
+    """Apply reduce_cmd to the accumulator of an engine with float32 results [P, N], and read it into reduce_res.
+
+    `tainted` says in which rows the results hold unwritten data; None: where any input does.
+    """
     op, lanes = ALU[op_name], lanes_of(m, site, like)
     register = m.accumulators[engine]
     command = command or site.attr("reduce_cmd")
@@ -56,7 +59,7 @@ def accumulate(m, site, values, op_name, *, engine, like, command=None, init=Non
         register.undefined[lanes] = True
     if command in REDUCING:
         register.values[lanes] = op.apply(register.values[lanes], reduced(op, values))
-        register.undefined[lanes] |= tainted_rows(m, like)
+        register.undefined[lanes] |= tainted_rows(m, like) if tainted is None else tainted
     if site.has("reduce_res"):
         result = register.values[lanes]
         m.put("reduce_res", (-result if negate else result)[:, None])
@@ -67,8 +70,13 @@ def accumulating_taint(like, engine):
 
     def taint(m, site):
         m.mark("dst", m.flow("dst"))
-        if site.has("reduce_res"):
-            undefined = m.accumulators[engine].undefined[lanes_of(m, site, like)]
-            m.mark("reduce_res", undefined[:, None] if undefined.any() else False)
+        mark_read_out(m, site, like, engine)
 
     return taint
+
+
+def mark_read_out(m, site, like, engine):
+    """Mark reduce_res: unwritten where its lane of the accumulator holds nothing defined."""
+    if site.has("reduce_res"):
+        undefined = m.accumulators[engine].undefined[lanes_of(m, site, like)]
+        m.mark("reduce_res", undefined[:, None] if undefined.any() else False)

@@ -11,7 +11,7 @@ from ml_dtypes import float4_e2m1fn, float8_e4m3fn, float8_e5m2
 from nkismith.verify.simulator.dtypes import PACKED, SIXTEEN_BIT_FLOATS
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import PLAIN, PSUM, SBUF, instruction, out, tile
-from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile, marked
+from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile
 
 GROUP_PARTITIONS, GROUP_ELEMENTS = 8, 4
 GROUPS_A_QUADRANT = QUADRANT // GROUP_PARTITIONS
@@ -121,6 +121,7 @@ class quantize_mx:
 
 @instruction(
     engines=("tensor",),
+    taint="run",
     targets=("trn3",),
     limits=(
         "P of both: 32, 64, 96 or 128; the contraction is 4P",
@@ -178,8 +179,6 @@ class nc_matmul_mx:
         stationary, moving = dequantized(m, site, "stationary"), dequantized(m, site, "moving")
         rows, columns = (tainted_columns(m, site, name) for name in ("stationary", "moving"))
         add_product(m, site, stationary.T, moving, rows, columns)
-
-    taint = marked
 
 
 def dequantized(m, site, name):

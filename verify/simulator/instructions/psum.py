@@ -66,10 +66,6 @@ def adding(m, site):
     return written if written.any() else False
 
 
-def marked(m, site):
-    """`add_product` has marked what it wrote."""
-
-
 def matmul_wrote(m, operand):
     """What a matmul has written of an operand: True, False, or a mask [M, N]."""
     record = m.matmul_written.get(operand.buffer, {}).get(ITEMSIZE[operand.dtype], False)

@@ -10,7 +10,7 @@ from nkismith.verify.simulator.enums import engine, matmul_perf_mode
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import ENUM, ON_CHIP, PLAIN, PSUM, SBUF, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_same_dtype
-from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile, marked
+from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile
 
 NONE = matmul_perf_mode.none
 UNKNOWN = engine.unknown
@@ -20,6 +20,7 @@ WIDE = frozenset({"float32", "tfloat32"})
 
 @instruction(
     engines=("tensor",),
+    taint="run",
     limits=(
         "contraction K <= 128 partitions, 256 with double_row",
         "M <= 128 stationary columns",
@@ -95,8 +96,6 @@ class nc_matmul:
             sides.append((values, None if tainted is None else tainted.reshape(values.shape).any(axis=0)))
         (stationary, rows), (moving, columns) = sides
         add_product(m, site, stationary.T, moving, rows, columns)
-
-    taint = marked
 
 
 def is_gather(site, name):

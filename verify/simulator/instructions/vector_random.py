@@ -115,7 +115,7 @@ class set_rng_seed:
 def refuse_unwritten(m, site, name):
     """A generator's state is a register: unwritten data does not go in."""
     if m.taint(name) is not None:
-        raise site.refuse("unwritten_seed", f"{name} holds elements that nothing wrote", "fill it")
+        raise site.refuse("unwritten_scalar", f"{name} holds elements that nothing wrote", "fill it")
 
 
 def check_state(site, name):

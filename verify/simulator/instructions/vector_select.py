@@ -17,7 +17,7 @@ from nkismith.verify.simulator.instruction import (
     tile_or_number,
     vector,
 )
-from nkismith.verify.simulator.instructions.accumulators import accumulate, check_accumulator, lanes_of
+from nkismith.verify.simulator.instructions.accumulators import accumulate, check_accumulator, mark_read_out
 from nkismith.verify.simulator.instructions.checks import (
     FLOAT_VECTOR,
     check_column,
@@ -54,6 +54,7 @@ MAXIMUM = _Maximum()
 
 @instruction(
     engines=("vector",),
+    taint="run",
     limits=(
         "src and predicate not both in PSUM",
         "src a tile of dst's dtype, or a number: float into floats, int into integers",
@@ -90,30 +91,31 @@ class tensor_copy_predicated:
             raise site.refuse("dtype", f"the {kind} {value} into {site.dtype('dst')}", "a number of dst's kind")
 
     def run(m, site):
-        chosen = m.raw("predicate") != 0
-        if site.attr("reverse_pred"):
-            chosen = ~chosen
+        chosen = (m.raw("predicate") != 0) != bool(site.attr("reverse_pred"))
+        source_taint = m.taint("src") if site.has("src") else None
+        mask = chosen_taint(m, chosen, source_taint, m.taint("dst"))
         if site.has("src"):
             source = m.raw("src")
         else:
             number = np.asarray([[site.attr("src")]], np.float32 if site.dtype("dst") in FLOATS else np.int64)
             source = m.cast(number, site.dtype("dst"))
         m.put_raw("dst", np.where(chosen, source, m.raw("dst")))
+        m.mark("dst", mask)
 
-    def taint(m, site):
-        chosen = m.raw("predicate") != 0
-        if site.attr("reverse_pred"):
-            chosen = ~chosen
-        clean = np.zeros(chosen.shape, bool)
-        source, old = m.taint("src") if site.has("src") else None, m.taint("dst")
-        mask = np.where(chosen, clean if source is None else source, clean if old is None else old)
-        if m.taint("predicate") is not None:
-            mask |= m.taint("predicate")
-        m.mark("dst", mask if mask.any() else False)
+
+def chosen_taint(m, chosen, yes, no):
+    """Unwritten elements of a selection: of the side that was chosen, and all that an unwritten predicate chose."""
+    predicate = m.taint("predicate")
+    if yes is None and no is None and predicate is None:
+        return False
+    clean = np.zeros((1, 1), bool)
+    mask = np.where(chosen, clean if yes is None else yes, clean if no is None else no)
+    return mask if predicate is None else mask | predicate
 
 
 @instruction(
     engines=("vector",),
+    taint="run",
     limits=(
         "bounds are (P, 1) float32 tiles",
         "comparisons: equal, less, less_equal, greater, greater_equal",
@@ -164,17 +166,12 @@ class range_select:
             raise site.refuse("on_false_value", f"on_false_value={site.attr('on_false_value')}", f"only {FP32_MIN}")
 
     def run(m, site):
-        result = np.where(in_range(m, site), m.f32("on_true_tile"), np.float32(FP32_MIN))
-        m.put("dst", result)
-        accumulate(m, site, result, "maximum", engine="vector", like="on_true_tile")
-
-    def taint(m, site):
-        mask = m.taint("on_true_tile")
-        mask = False if mask is None else mask & in_range(m, site)
+        kept, data = in_range(m, site), m.taint("on_true_tile")
+        mask = False if data is None else data & kept
         for name in ("bound0", "bound1"):
             if m.taint(name) is not None:
-                mask = mask | np.broadcast_to(m.taint(name), (site.partitions("dst"), site.free("dst")))
-        mark_selected(m, site, mask, "on_true_tile")
+                mask = mask | np.broadcast_to(m.taint(name), kept.shape)
+        select(m, site, np.where(kept, m.f32("on_true_tile"), np.float32(FP32_MIN)), mask, "on_true_tile")
 
 
 def in_range(m, site):
@@ -191,20 +188,18 @@ def check_maximum(site):
         raise site.refuse("operator", f"reduce_op={site.attr('reduce_op')}", "nl.maximum")
 
 
-def mark_selected(m, site, mask, like):
-    """Mark dst, and reduce_res by lane; the accumulator holds unwritten data where a reduced row did."""
+def select(m, site, result, mask, like):
+    """Write what was selected, reduce it, and mark both; what was not selected was not read."""
+    m.put("dst", result)
     rows = mask.any(axis=1) if isinstance(mask, np.ndarray) else False
-    register, lanes = m.accumulators["vector"], lanes_of(m, site, like)
-    if site.attr("reduce_cmd") == "reset_reduce":  # only what was selected was read
-        register.undefined[lanes] = rows
-    m.mark("dst", mask if np.any(rows) else False)
-    if site.has("reduce_res"):
-        undefined = register.undefined[lanes]
-        m.mark("reduce_res", undefined[:, None] if undefined.any() else False)
+    accumulate(m, site, result, "maximum", engine="vector", like=like, tainted=rows)
+    m.mark("dst", mask)
+    mark_read_out(m, site, like, "vector")
 
 
 @instruction(
     engines=("vector",),
+    taint="run",
     limits=(
         "on_true and predicate not both in PSUM",
         "on_true: not tfloat32, int32, uint32",
@@ -239,24 +234,9 @@ class select_reduce:
             raise site.refuse("operand_missing", "on_false is None", "a number or a (P, 1) tile")
 
     def run(m, site):
-        result = np.where(predicate_of(m, site), m.f32("on_true"), m.vector("on_false"))
-        m.put("dst", result)
-        accumulate(m, site, result, "maximum", engine="vector", like="on_true")
-
-    def taint(m, site):
-        clean = np.zeros((site.partitions("dst"), site.free("dst")), bool)
-        yes = clean if m.taint("on_true") is None else m.taint("on_true")
-        no = m.taint("on_false") if site.has("on_false") else None
-        mask = np.where(predicate_of(m, site), yes, clean if no is None else no)
-        if m.taint("predicate") is not None:
-            mask |= m.taint("predicate")
-        mark_selected(m, site, mask, "on_true")
-
-
-def predicate_of(m, site):
-    """Where select_reduce takes on_true."""
-    chosen = m.raw("predicate") != 0
-    return ~chosen if site.attr("reverse_pred") else chosen
+        chosen = (m.raw("predicate") != 0) != bool(site.attr("reverse_pred"))
+        mask = chosen_taint(m, chosen, m.taint("on_true"), m.taint("on_false") if site.has("on_false") else None)
+        select(m, site, np.where(chosen, m.f32("on_true"), m.vector("on_false")), mask, "on_true")
 
 
 @instruction(
