@@ -146,7 +146,8 @@ def instruction(
 ) -> Callable[[type], Definition]:
     """Register a definition class. `taint` names how unwritten data flows when the class has no `taint` method:
     `elementwise` (element i of the sources reaches element i), `rows` (anything in a partition reaches all of that
-    partition), `all`, `run` (the definition's `run` marks what it writes, as what it reads depends on values). Returns the Definition, whose `call` is what kernels call."""
+    partition), `all`, `run` (the definition's `run` marks what it writes, as what it reads depends on values).
+    Returns the Definition, whose `call` is what kernels call."""
 
     def register(cls: type) -> Definition:
         namespace = vars(cls)
