@@ -35,8 +35,8 @@ class UnsupportedInstruction(NkiValidationError, AttributeError):
     """The kernel uses a name that the definition table does not hold."""
 
     def __init__(self, name: str, line: int | None = None, why: str = "") -> None:
-        self.name, self.line, self.why = name, line, why
         super().__init__(name, line, why)
+        self.name, self.line, self.why = name, line, why  # after: AttributeError has a `name` of its own
 
     def __str__(self) -> str:
         where = "" if self.line is None else f"line {self.line}: "
