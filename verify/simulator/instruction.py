@@ -309,11 +309,14 @@ def _number(op: str, name: str, value: Any) -> Any:
     raise refuse("operand_type", f"nisa.{op}: {name} is {type(value).__name__}", "a number or a (P, 1) tile")
 
 
+_SHORT = {"max": "maximum", "min": "minimum"}  # the pages write reduce_op=nl.max and mean the operator
+
+
 def _op(op: str, name: str, value: Any) -> str:
-    found = getattr(value, "nki_op", None)
+    found = getattr(value, "nki_op", None) or _SHORT.get(getattr(value, "__name__", ""))
     if not isinstance(found, str):
         raise refuse("operator", f"nisa.{op}: {name}={value!r} is not an operator", "pass e.g. nl.add or nl.exp")
-    return found
+    return found if op == "tensor_partition_reduce" else _SHORT.get(found, found)
 
 
 def _enum(op: str, name: str, value: Any, default: Any) -> Any:

@@ -47,6 +47,12 @@ def test_tensor_reduce_negates_and_rounds_once():
     assert run(reduced(nl.maximum, 1, (4, 1), negate=True), a).tolist() == (-a.max(axis=1)[:, None]).tolist()
 
 
+def test_the_short_names_of_the_documentation_are_operators_too():
+    a = floats(4, 9)
+    assert run(reduced(nl.max, 1, (4, 1)), a).tolist() == a.max(axis=1)[:, None].tolist()
+    assert run(reduced(nl.min, 1, (4, 1)), a).tolist() == a.min(axis=1)[:, None].tolist()
+
+
 def test_tensor_reduce_of_bits():
     a = np.random.default_rng(0).integers(0, 255, (3, 6)).astype(np.uint8)
     want = [[int(np.bitwise_or.reduce(row))] for row in a]
