@@ -98,6 +98,16 @@ def tiles(spaces: tuple[str, ...] = DMA_MEMORY) -> Any:
     return Tile("in", spaces, many=True)
 
 
+@dataclass(frozen=True, slots=True)
+class DefaultOperator:
+    """An operator as the default of a parameter: nki.language has the same one by name."""
+
+    nki_op: str
+
+    def __repr__(self) -> str:
+        return f"nl.{self.nki_op}"
+
+
 OP: Any = Option("op")
 ENUM: Any = Option("enum")
 PLAIN: Any = Option("plain")

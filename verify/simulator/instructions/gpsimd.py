@@ -3,7 +3,7 @@
 import numpy as np
 
 from nkismith.verify.simulator.dtypes import INTEGERS
-from nkismith.verify.simulator.instruction import NUMBERS, OP, PLAIN, SBUF, instruction, out, tile
+from nkismith.verify.simulator.instruction import NUMBERS, OP, PLAIN, SBUF, DefaultOperator, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_rank, check_same_elements
 from nkismith.verify.simulator.instructions.control import wrapped
 from nkismith.verify.simulator.operators import ALU
@@ -15,16 +15,7 @@ SEGMENT_DTYPES = frozenset({"float32", "int32"})
 CORE_PARTITIONS = 16  # partitions behind one of the eight processors (trainium2_arch)
 
 
-class _Equal:
-    """The default comparison; nl.equal is the same operator by name."""
-
-    nki_op = "equal"
-
-    def __repr__(self):
-        return "nl.equal"
-
-
-EQUAL = _Equal()
+EQUAL = DefaultOperator("equal")
 
 
 def check_affine(site, *names):

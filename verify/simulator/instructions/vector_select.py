@@ -10,6 +10,7 @@ from nkismith.verify.simulator.instruction import (
     NUMBERS,
     OP,
     PLAIN,
+    DefaultOperator,
     inout,
     instruction,
     out,
@@ -32,6 +33,7 @@ from nkismith.verify.simulator.operators import ALU
 
 RESET_REDUCE = reduce_cmd.reset_reduce
 IDLE = reduce_cmd.idle
+MAXIMUM = DefaultOperator("maximum")
 FP32_MIN = float(np.finfo(np.float32).min)
 PREDICATE = frozenset({"uint8", "uint16", "uint32", "bool_"})
 SELECT_PREDICATE = frozenset({"int8", "uint8", "int16", "uint16", "bool_"})
@@ -41,15 +43,6 @@ COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 LARGEST_INDEX = 1 << 24  # integers up to here are exact in float32
 SEARCH_MIN, SEARCH_MAX = 8, 16384
 KEEP = 255  # entry of a shuffle mask that leaves the partition as it is
-
-
-class _Maximum:
-    """The operator that range_select and select_reduce reduce with."""
-
-    nki_op = "maximum"
-
-
-MAXIMUM = _Maximum()
 
 
 @instruction(
