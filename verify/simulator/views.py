@@ -104,7 +104,14 @@ class View:
             if storage.space == "hbm":
                 found = Operand(storage.id, self.dtype, 0, 0, self.offset, pattern, self._dynamic)
             else:
-                start, free = divmod(self.offset, self._row())
+                row = self._row()
+                start, free = divmod(self.offset, row)
+                if self.strides[0] != row and self.shape[0] > 1:
+                    raise LegalityError(
+                        "partition_stride",
+                        f"a view of every {self.strides[0] // row}th partition of {self.name!r}",
+                        "partitions of an operand are consecutive: keep what belongs together in neighbouring ones",
+                    )
                 found = Operand(storage.id, self.dtype, start, self.shape[0], free, pattern[1:], self._dynamic)
             self._operand = found
         return found

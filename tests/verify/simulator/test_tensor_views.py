@@ -369,3 +369,19 @@ def test_print_shows_values_in_the_eager_simulator(capsys):
 
     nki.simulate(kernel)(np.full((2, 2), 3.5, np.float32))
     assert "3.5" in capsys.readouterr().out
+
+
+def test_partitions_of_an_operand_are_consecutive():
+    @nki.jit
+    def kernel(x, step):
+        out = nl.ndarray((64, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 8), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.memset(tile, 1.0)
+        nisa.dma_copy(dst=out, src=tile[0 : 64 * step : step])
+        return out
+
+    values = np.zeros((4, 4), np.float32)
+    assert nki.simulate(kernel)(values, 1).min() == 1.0
+    with pytest.raises(LegalityError) as caught:
+        nki.simulate(kernel)(values, 2)
+    assert caught.value.rule == "partition_stride"
