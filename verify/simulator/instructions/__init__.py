@@ -15,10 +15,11 @@ from nkismith.verify.simulator.instructions import (
     vector,
     vector_random,
     vector_reduce,
+    vector_search,
     vector_select,
 )
 
 __all__ = [
     "TABLE", "cards", "control", "cores", "dma", "dma_transpose", "gpsimd", "gpsimd_gather", "mx", "scalar", "tensor",
-    "vector", "vector_random", "vector_reduce", "vector_select",
+    "vector", "vector_random", "vector_reduce", "vector_search", "vector_select",
 ]  # fmt: skip
