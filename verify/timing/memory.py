@@ -15,7 +15,7 @@ from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.hardware import PSUM_BYTES, Target
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.trace import Buffer, Program, Trace, walk
-from nkismith.verify.timing.allocation import LANES, Liveness, Slice, lanes_of, share
+from nkismith.verify.timing.liveness import QUADRANTS, Liveness, Slice, quadrants_of, share
 from nkismith.verify.timing.regions import Region
 
 TRUE, ANTI, OUTPUT = 0, 1, 2  # read after write, write after read, write after write
@@ -107,8 +107,8 @@ class Storage:
         self._hbm: dict[int, dict[int, Accesses]] = {i: defaultdict(Accesses) for i in _read_and_written(program)}
         self._size = [self._weight(s) for s in self.slices]
         self._room = {
-            "sbuf": Room(target.sbuf_usable_bytes * LANES - self._reserved("sbuf")),
-            "psum": Room(PSUM_BYTES * LANES - self._reserved("psum")),
+            "sbuf": Room(target.sbuf_usable_bytes * QUADRANTS - self._reserved("sbuf")),
+            "psum": Room(PSUM_BYTES * QUADRANTS - self._reserved("psum")),
         }
         self.loop_slices: dict[int, list[int]] = defaultdict(list)
         for index, piece in enumerate(self.slices):
@@ -118,7 +118,7 @@ class Storage:
 
     def _weight(self, piece: Slice) -> int:
         buffer = self.trace.buffers[piece.buffer]
-        return share(buffer, piece.high - piece.low) * lanes_of(buffer)[0].bit_count()
+        return share(buffer, piece.high - piece.low) * quadrants_of(buffer)[0].bit_count()
 
     def _reserved(self, space: str) -> int:
         ranges = sorted(
@@ -130,7 +130,7 @@ class Storage:
         for low, high in ranges:
             total += max(0, high - max(low, reach))
             reach = max(reach, high)
-        return total * LANES
+        return total * QUADRANTS
 
     def slice_of(self, buffer: Buffer, low: int) -> int:
         """The slice of an on-chip buffer that holds a byte."""
@@ -179,6 +179,12 @@ class Storage:
             self._room[buffer.space].release(*self.last[piece], self._size[piece])
         self.claimed[piece] = False
         self._accesses[piece] = None
+
+    def used(self, piece: int, times: int) -> None:
+        """So many of the accesses of a slice are placed; after the last one its room is free."""
+        self.remaining[piece] -= times
+        if self.remaining[piece] <= 0:
+            self.release(piece)
 
     def touched(self, piece: int, time: float, step: int) -> None:
         """A scheduled access of a slice ended at `time`."""

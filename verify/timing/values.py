@@ -20,7 +20,7 @@ class Values:
     def __init__(self, trace: Trace, control: dict[str, list[int]]) -> None:
         self.trace = trace
         self.scalars: dict[int, int] = {}
-        self.producers: dict[int, int] = {}  # scalar id -> index of the step that made it
+        self.producers: dict[int, int] = {}  # scalar id -> step that makes it
         self._known: dict[int, dict[tuple[int, int], int]] = {}
         for id_ in trace.inputs:
             buffer = trace.buffers[id_]
@@ -52,8 +52,8 @@ class Values:
         value = self.scalar(term.scalar) if term.scalar is not None else self._element(term.index)
         return None if value is None else value * term.stride
 
-    def follow(self, instr: Instr) -> None:
-        """Take over what an instruction does to known integers."""
+    def follow(self, instr: Instr, step: int) -> None:
+        """Take over what an instruction, scheduled as `step`, does to known integers."""
         if instr.op in MOVES:
             self._move(instr.operands["dst"], instr.operands["src"])
         elif instr.op == "memset":
@@ -64,6 +64,7 @@ class Values:
             value = self._result(instr)
             ref = instr.attrs["result"]
             assert isinstance(ref, ScalarRef)
+            self.producers[ref.id] = step
             self.scalars.pop(ref.id, None)
             if value is not None:
                 self.scalars[ref.id] = value

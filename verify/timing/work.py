@@ -48,7 +48,7 @@ class Work(NamedTuple):
     flops: float  # of a matmul, transposes excluded
     rows: tuple[int, int]  # TensorE: quadrants of the array
     table: str  # ScalarE: function whose table must be loaded
-    dynamic: bool  # an operand has a run-time address
+    scalars: bool  # it may use run-time scalars, as an address or in a sequencer's arithmetic
     psum: tuple[str, ...]  # operands in PSUM
 
 
@@ -108,21 +108,21 @@ class Workbook:
         )  # a list parameter is recorded as name0, name1, ...
         if definition.accumulates(site):
             reads += tuple(n for n in writes if n not in reads)
-        dynamic = any(o.dynamic is not None for o in instr.operands.values())
+        scalars = any(o.dynamic is not None for o in instr.operands.values())
         engine = site.engine
         if instr.op == "device_print":
             return _work(SYNC, Cost(0.0), 1.0, None, None, reads, ())
         if engine == "dma" or instr.op == "sendrecv":
             moved = transfer(site)
             lane = GPSIMD if moved.queue == "software" else LANES.index(moved.queue)
-            return _work(lane, Cost(0.0), 1.0, None, moved, reads, writes)._replace(dynamic=dynamic)
+            return _work(lane, Cost(0.0), 1.0, None, moved, reads, writes)._replace(scalars=scalars)
         found = cost(site)
         work = _work(
             ENGINES.index(engine), found, self.machine.clock_ghz(engine), _LATENCY[engine], None, reads, writes
         )
         function = instr.attrs.get("op") if engine == "scalar" and "activ" in instr.op else None
         return work._replace(
-            dynamic=dynamic,
+            scalars=scalars or engine == "sync" or "pattern" in instr.attrs,
             flops=_flops(site) if engine == "tensor" else 0.0,
             rows=_rows(site) if engine == "tensor" else (0, 4),
             table="" if function is None or function in _TABLE_FREE else str(function),
