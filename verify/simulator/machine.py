@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from nkismith.verify.simulator import gather
 from nkismith.verify.simulator.dtypes import STORAGE, as_float32, cast, truncate_tf32
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.hardware import PARTITIONS, Target
@@ -170,6 +171,12 @@ class Machine:
             see(self, instr)
         return None
 
+    @property
+    def site(self) -> Site:
+        """The instruction that is being executed."""
+        assert self._site is not None
+        return self._site
+
     def warn(self, text: str, what: str = "") -> None:
         """Note something that hardware accepts and the documentation does not, once a line and `what` (the text)."""
         assert self._site is not None
@@ -223,14 +230,15 @@ class Machine:
         if self._site.attr("oob_mode") == "skip" and (outside or low < 0 or high > row_elements(buffer, operand.dtype)):
             return operand._replace(offset=0, pattern=((1, 0),), dynamic=None)  # nothing is moved
         if outside:
-            raise self._out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
+            raise self.out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
         if low < 0 or high > row_elements(buffer, operand.dtype):
-            raise self._out_of_bounds(
+            raise self.out_of_bounds(
                 name, f"run-time offset {value} reaches element {high - 1} of {row_elements(buffer, operand.dtype)}"
             )
         return moved
 
-    def _out_of_bounds(self, name: str, what: str) -> LegalityError:
+    def out_of_bounds(self, name: str, what: str) -> LegalityError:
+        """The refusal of a run-time address, to raise."""
         assert self._site is not None
         return self._site.refuse("dynamic_bounds", f"{name}: {what}", "clamp the index, or pass oob_mode.skip to a DMA")
 
@@ -244,8 +252,8 @@ class Machine:
         if operand.dynamic is None:
             values = self.memory.view(operand)
             return values if values.ndim == 2 else values.reshape(operand.partitions or 1, -1)
-        values = self.memory.view(self._columns(operand)).reshape(operand.partitions or 1, -1)
-        return self._gathered(values, operand)
+        values = self.memory.view(gather.columns(operand)).reshape(operand.partitions or 1, -1)
+        return gather.take(self, operand, values)
 
     def f32(self, name: str) -> np.ndarray:
         """Values of an on-chip operand as float32 [P, N]; may be a view of memory."""
@@ -301,8 +309,8 @@ class Machine:
     def put(self, name: str, values: np.ndarray) -> None:
         """Write an operand: one rounding to its dtype. `values` has its element count (or broadcasts to [P, N])."""
         operand = self.operand(name)
-        if operand.dynamic is not None and operand.dynamic.kind == "gather":
-            self._scatter(operand, self.cast(values, operand.dtype))
+        if gather.is_gather(operand):
+            gather.scatter(self, operand, self.cast(values, operand.dtype))
             return
         view = self.memory.view(operand, overwrite=True)
         if view.dtype != FLOAT32 or operand.dtype == "tfloat32":
@@ -317,48 +325,11 @@ class Machine:
     def put_raw(self, name: str, values: np.ndarray) -> None:
         """Write bits as they are; `values` has the operand's storage dtype."""
         operand = self.operand(name)
-        if operand.dynamic is not None and operand.dynamic.kind == "gather":
-            self._scatter(operand, values)
+        if gather.is_gather(operand):
+            gather.scatter(self, operand, values)
             return
         view = self.memory.view(operand, overwrite=True)
         view[...] = values.reshape(view.shape)
-
-    # -- tensor indirection ---------------------------------------------------------------------------------------
-
-    def _columns(self, operand: Operand) -> Operand:
-        """All columns that an indirect view may reach; any other operand as it is."""
-        term = operand.dynamic
-        if term is None or term.kind != "gather":
-            return operand
-        return operand._replace(pattern=((1, term.limit),), dynamic=None)
-
-    def offsets(self, operand: Operand) -> np.ndarray:
-        """Column offsets of an indirect view, [groups, elements]. Snake: element i is index[i mod G, i div G]."""
-        term = operand.dynamic
-        assert term is not None and term.index is not None and self._site is not None
-        if self.memory.taint(term.index) is not None:
-            raise self._site.refuse("unwritten_index", "an index tile holds elements that nothing wrote", "fill it")
-        index = self.memory.view(term.index).reshape(term.index.partitions, -1).astype(np.int64)
-        group = min(32 if self._site.engine == "tensor" else 16, index.shape[0])
-        count = operand.free
-        snaked = index.reshape(-1, group, index.shape[1]).transpose(0, 2, 1).reshape(index.shape[0] // group, -1)
-        chosen = snaked[:, :count]
-        if chosen.size and not (chosen.min() >= 0 and chosen.max() < term.limit):
-            raise self._out_of_bounds("index", f"offsets {chosen.min()} .. {chosen.max()}, limit {term.limit}")
-        return chosen
-
-    def _gathered(self, values: np.ndarray, operand: Operand) -> np.ndarray:
-        if operand.dynamic is None or operand.dynamic.kind != "gather":
-            return values
-        offsets = self.offsets(operand)
-        rows = np.repeat(offsets, operand.partitions // len(offsets), axis=0)
-        return np.take_along_axis(values, rows, axis=1)
-
-    def _scatter(self, operand: Operand, values: np.ndarray) -> None:
-        offsets = self.offsets(operand)
-        rows = np.repeat(offsets, operand.partitions // len(offsets), axis=0)
-        view = self.memory.view(self._columns(operand)).reshape(operand.partitions, -1)
-        np.put_along_axis(view, rows, values.reshape(rows.shape), axis=1)
 
     # -- unwritten data -------------------------------------------------------------------------------------------
 
@@ -367,10 +338,10 @@ class Machine:
         operand = self.operand(name)
         if operand.dynamic is not None and operand.dynamic.kind == "vector":
             return None  # the DMA that reads through a vector of rows looks at them itself
-        taint = self.memory.taint(self._columns(operand))
+        taint = self.memory.taint(gather.columns(operand))
         if taint is not None and operand.dynamic is not None:
-            gathered = self._gathered(taint.reshape(operand.partitions, -1), operand)
-            return gathered if gathered.any() else None
+            taken = gather.take(self, operand, taint.reshape(operand.partitions, -1))
+            return taken if taken.any() else None
         return taint
 
     def taint(self, name: str) -> np.ndarray | None:
@@ -384,21 +355,12 @@ class Machine:
         """Say what a write left: False, or a mask with the operand's element count."""
         operand = self.operand(name)
         if operand.dynamic is not None:
-            if operand.dynamic.kind == "gather":
-                self._mark_scattered(operand, tainted)
+            if gather.is_gather(operand):
+                gather.mark(self, operand, tainted)
             return
         if isinstance(tainted, np.ndarray):
             tainted = tainted.reshape(operand.shape)
         self.memory.mark(operand, tainted)
-
-    def _mark_scattered(self, operand: Operand, tainted: np.ndarray | bool) -> None:
-        columns = self._columns(operand)
-        mask = self.memory.taint(columns)
-        if mask is None:
-            return
-        rows = np.repeat(self.offsets(operand), operand.partitions // len(self.offsets(operand)), axis=0)
-        np.put_along_axis(mask.reshape(operand.partitions, -1), rows, tainted, axis=1)
-        self.memory.mark(columns, mask)
 
     def flow(self, name: str, how: str = "elementwise") -> np.ndarray | bool:
         """Taint that reaches an output from the inputs' taints: False or a mask [P, N]. `how` as in `instruction`."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.verify.simulator.one import floats, like, nisa, nl, refused, run
+from tests.verify.simulator.one import floats, like, nisa, nl, refused, run, unwritten
 
 TRN3 = "trn3"
 
@@ -131,3 +131,35 @@ def test_tensor_engine_gathers_with_groups_of_32():
 
     want = a[:, order].astype(np.float32).T @ b.astype(np.float32)
     np.testing.assert_allclose(run(build, a, b, index, target=TRN3), want, rtol=1e-5, atol=1e-5)
+
+
+def test_unwritten_data_moves_with_gathers_and_scatters():
+    order = [3, 0, 2, 1, *range(4, 16)]
+
+    def build(x, index):
+        part, out = like(x), like(x)
+        nisa.tensor_copy(part[:, 0:3], x[:, 0:3])
+        nisa.tensor_copy(part[:, 4:16], x[:, 4:16])
+        nisa.memset(out, 0.0)
+        nisa.tensor_copy(out.indirect(index, num_elem=16), part)
+        return out
+
+    mask = unwritten(build, floats(16, 16), snake(order), target=TRN3)
+    assert mask[:, 1].all() and not np.delete(mask, 1, axis=1).any()
+
+
+def test_an_index_is_written_and_in_bounds():
+    def build(write, value):
+        def body(x):
+            index, out = like(x, dtype=nl.uint32, shape=(16, 1)), like(x)
+            if write:
+                nisa.memset(index, value)
+            nisa.tensor_copy(out, x.indirect(index, num_elem=16))
+            return out
+
+        return body
+
+    a = floats(16, 16)
+    assert run(build(True, 5), a, target=TRN3).tolist() == np.repeat(a[:, 5:6], 16, axis=1).tolist()
+    assert refused(build(True, 16), a, target=TRN3) == "dynamic_bounds"
+    assert refused(build(False, 0), a, target=TRN3) == "unwritten_index"

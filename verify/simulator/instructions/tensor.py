@@ -7,6 +7,7 @@ import numpy as np
 
 from nkismith.verify.simulator.dtypes import FP8, ITEMSIZE, cast
 from nkismith.verify.simulator.enums import engine, matmul_perf_mode
+from nkismith.verify.simulator.gather import is_gather
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import ENUM, ON_CHIP, PLAIN, PSUM, SBUF, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_same_dtype
@@ -73,7 +74,7 @@ class nc_matmul:
         if (site.partitions("dst"), site.free("dst")) != (m, n):
             raise site.refuse("operand_shapes", f"dst is {site.shape('dst')}, the product is ({m}, {n})", "match it")
         check_pe_tile(site, k, m, columns=(32, 64, 128), alone=double)
-        indirect = [o for o in ("dst", "stationary", "moving") if is_gather(site, o)]
+        indirect = [o for o in ("dst", "stationary", "moving") if is_gather(site.operand(o))]
         for name in indirect[:1]:
             if site.attr("tile_position") and tuple(site.attr("tile_position")) != (0, 0):
                 raise site.refuse("matmul_tile", f"{name} is indirect under tiling", "drop tile_position")
@@ -96,12 +97,6 @@ class nc_matmul:
             sides.append((values, None if tainted is None else tainted.reshape(values.shape).any(axis=0)))
         (stationary, rows), (moving, columns) = sides
         add_product(m, site, stationary.T, moving, rows, columns)
-
-
-def is_gather(site, name):
-    """Is an operand a tensor indirection?"""
-    term = site.operand(name).dynamic
-    return term is not None and term.kind == "gather"
 
 
 def check_matmul_dtypes(site):
