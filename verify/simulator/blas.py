@@ -7,7 +7,6 @@ microseconds of work. So products are timed, and the thread count that was cheap
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -61,6 +60,8 @@ class _Pool:
 @cache
 def _pool() -> _Pool | None:
     """The OpenBLAS that NumPy's wheels bundle; None with any other BLAS, or where it has one thread."""
+    import ctypes  # here, so that a recording child does not have it
+
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".dylibs"):
         for path in sorted(folder.glob("*openblas*")):
