@@ -143,10 +143,14 @@ def _draw_timeline(axes: Any, model: Model, rows: list[tuple[int, str]]) -> None
     axes.set_yticks(range(len(rows)), [TITLES[r] + (f" (core {c})" if several else "") for c, r in reversed(rows)])
     axes.set_xlim(0, end / 1e3)
     axes.set_xlabel("us" + _skipped(model))
-    where = (lambda file, line: f"{file}:{line}") if len(model.trace.files) > 1 else lambda file, line: f"line {line}"
-    legend = [Patch(color=colours[place], label=where(*place)) for place in ranked]
+    several_files = len({file for file, _ in ranked}) > 1
+    legend = [
+        Patch(color=colours[file, line], label=f"{file}:{line}" if several_files else f"line {line}")
+        for file, line in ranked
+    ]
     legend.append(Patch(color=grey, label="others"))
-    axes.legend(handles=legend, ncols=len(legend), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    columns = 5 if several_files else len(legend)
+    axes.legend(handles=legend, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
 
 def _ranked(model: Model) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 
+from nkismith.verify.simulator.wire import decode, encode
 from nkismith.verify.timing import model, profile_trace, timeline
 from tests.verify.timing.ladders import attention, matmul
 from tests.verify.timing.recorded import trace
@@ -70,6 +71,11 @@ def test_it_is_plain_data(modelled):
 def test_the_same_trace_gives_the_same_profile():
     recorded = trace(attention.combined_instructions, *HEAD)
     assert profile_trace(recorded) == profile_trace(recorded)
+
+
+def test_a_trace_that_went_through_bytes_gives_the_same_profile():
+    recorded = trace(attention.scores_in_sbuf, *HEAD)
+    assert profile_trace(decode(encode(recorded))) == profile_trace(recorded)
 
 
 def words(kernel, *shapes, **options):
