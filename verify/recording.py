@@ -132,6 +132,7 @@ def _failure(kind: str, rule: str, what: str, fix: str, line: int | None) -> Fai
         "entry": Reason.NO_ENTRY,
         "load": Reason.RAISED,
         "raised": Reason.RAISED,
+        "state": Reason.ENVIRONMENT_DEPENDENT,
     }
     if kind not in reasons or not all(isinstance(t, str) for t in (rule, what, fix)):
         raise TypeError(f"unknown kind of error {kind!r:.40}")

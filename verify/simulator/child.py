@@ -6,7 +6,8 @@ level: once the sandbox is locked no file opens.
 
 Request: {source, entry, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}.
 Reply: a list with one item a case, {"trace": bytes} or {"error": [kind, rule or type, what, fix, line]} with kind
-`load` (the source did not execute), `entry` (no such function), `legality`, `unsupported` or `raised`.
+`load` (the source did not execute), `entry` (no such function), `legality`, `unsupported`, `raised`, or `state` (the
+module was not the same after the builds as before).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from typing import Any
 import msgpack
 
 from nkismith.verify.simulator import wire
+from nkismith.verify.simulator.draft_state import digests
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
 from nkismith.verify.simulator.install import install
 from nkismith.verify.simulator.kernel import TensorType, record, unwrap
 
-FILE = "kernel.py"
+FILE, MODULE = "kernel.py", "kernel"
 ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (__future__, math, functools, dataclasses, enum, typing)}
 _TEXT = 2000  # characters of a message that the judge has use for
 
@@ -41,11 +43,21 @@ def main(request: bytes) -> bytes:
     loaded = _load(asked["source"], asked["entry"])
     if not callable(loaded):
         return msgpack.packb([{"error": loaded}] * len(asked["cases"]))
-    return msgpack.packb([_record(loaded, case, asked) for case in asked["cases"]])
+    before = digests(vars(sys.modules[MODULE]), MODULE)
+    replies = [_record(loaded, case, asked) for case in asked["cases"]]
+    after = digests(vars(sys.modules[MODULE]), MODULE)
+    changed = [name for name in after if before.get(name) != after[name]]
+    if changed and all("trace" in reply for reply in replies):
+        what = (
+            f"the module is not the same after building: {', '.join(changed)[:_TEXT]} changed, or cache what can change"
+        )
+        error = ["state", "global_state", what, "keep state in local variables; cache only numbers and tuples", None]
+        replies = [{"error": error}] * len(replies)
+    return msgpack.packb(replies)
 
 
 def _load(source: str, entry: str) -> Any:
-    module = sys.modules["kernel"] = ModuleType("kernel")  # dataclasses look their class's module up there
+    module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses look their class's module up there
     namespace = vars(module)
     namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
     try:
