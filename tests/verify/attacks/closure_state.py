@@ -1,5 +1,6 @@
 # op: scale_add
 # refused: environment_dependent,nondeterministic_trace,mismatch
+# by: recording
 # what: right for the first builds of a process, wrong afterwards, with the count in a closure
 import nki
 import nki.isa as nisa

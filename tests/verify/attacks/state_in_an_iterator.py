@@ -1,5 +1,6 @@
 # op: scale_add
 # refused: environment_dependent
+# by: recording
 # what: advances an iterator of the module through a helper
 import functools
 

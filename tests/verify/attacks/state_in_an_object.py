@@ -1,5 +1,6 @@
 # op: scale_add
 # refused: environment_dependent
+# by: recording
 # what: counts its builds in an object of the module
 import functools
 

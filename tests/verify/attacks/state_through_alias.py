@@ -1,5 +1,6 @@
 # op: scale_add
 # refused: environment_dependent
+# by: recording
 # what: changes a list of the module under a local name
 import functools
 

@@ -1,5 +1,6 @@
 # op: scale_add
 # refused: environment_dependent
+# by: recording
 # what: keeps a tile in a cache, so that later builds use memory of an earlier one
 import functools
 
