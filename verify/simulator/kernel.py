@@ -10,12 +10,13 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from nkismith.verify.simulator.arguments import replaced
 from nkismith.verify.simulator.config import CompileConfig, SpecializationConfig
 from nkismith.verify.simulator.enums import MemoryRegion
-from nkismith.verify.simulator.errors import SimulatorError
+from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.recorder import Observer, Recorder, active, finish, recording
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
 from nkismith.verify.simulator.trace import Buffer, Trace
@@ -130,6 +131,7 @@ def record(
     buffers: list[Buffer] = []
     inputs: list[NkiTensor] = []
     results: list[Any] = []
+    first: list[NkiTensor] = []
     for core in range(lnc):
         recorder = Recorder(target, sdk, lnc, core, buffers, observer)
         recorder.kernel = function
@@ -139,18 +141,21 @@ def record(
         with recording(recorder):
             arguments = bind(plain, args, kwargs or {}, recorder, inputs)
             results.append(plain(*arguments.args, **arguments.kwargs))
-            outputs = flatten(results[-1])
-            for tensor in outputs:
-                _check_output(tensor, inputs)
-            if core == 0:
-                first = outputs
-            elif [t.operand() for t in outputs] != [t.operand() for t in first]:
-                raise refuse(
-                    "output_mismatch", "the two cores return different tensors",
-                    "return the same shared_hbm tensors from both",
-                )  # fmt: skip
-            if isinstance(function, Kernel):
-                recorder.schedule(function.schedule)
+            try:
+                outputs = flatten(results[-1])
+                for tensor in outputs:
+                    _check_output(tensor, inputs, buffers)
+                first = outputs if core == 0 else first
+                if [t.operand() for t in outputs] != [t.operand() for t in first]:
+                    raise refuse(
+                        "output_mismatch", "the two cores return different tensors",
+                        "return the same shared_hbm tensors from both",
+                    )  # fmt: skip
+                if isinstance(function, Kernel):
+                    recorder.schedule(function.schedule)
+            except LegalityError as error:
+                _locate(error, plain)
+                raise
     return finish(getattr(plain, "__name__", "kernel"), recorders, inputs, first), results[0]
 
 
@@ -197,11 +202,20 @@ def flatten(result: Any) -> list[NkiTensor]:
     raise refuse("output_type", f"the kernel returned {type(result).__name__}", "return tensors or a tuple of them")
 
 
-def _check_output(tensor: NkiTensor, inputs: list[NkiTensor]) -> None:
+def _check_output(tensor: NkiTensor, inputs: list[NkiTensor], buffers: list[Buffer]) -> None:
     given = any(tensor._storage is t._storage for t in inputs)
+    line = buffers[tensor._storage.id].line or None
     if not given and tensor.buffer is not MemoryRegion.shared_hbm:
-        raise refuse(
-            "output_memory", f"output {tensor.name!r} lives in {tensor.buffer.name}", "allocate it with nl.shared_hbm"
-        )
+        what = f"output {tensor.name!r} lives in {tensor.buffer.name}"
+        raise LegalityError("output_memory", what, "allocate it with nl.shared_hbm", line)
     if tensor.is_indirect():
-        raise refuse("indirect_view", f"output {tensor.name!r} is a run-time view", "return the whole tensor")
+        what = f"output {tensor.name!r} is a run-time view"
+        raise LegalityError("indirect_view", what, "return the whole tensor", line)
+
+
+def _locate(error: LegalityError, function: Any) -> None:
+    """Give an error that no line of the kernel raised the line of the kernel itself."""
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        error.line = error.line or code.co_firstlineno
+        error.file = error.file or Path(code.co_filename).name

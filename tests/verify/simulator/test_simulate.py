@@ -281,6 +281,7 @@ class TestResults:
         with pytest.raises(LegalityError) as caught:
             nki.simulate(nki.jit(result))(floats(2, 4))
         assert caught.value.rule == rule
+        assert caught.value.line == result.__code__.co_firstlineno
 
     def test_unwritten_results_are_refused(self):
         def kernel(x, rows):
