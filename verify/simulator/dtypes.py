@@ -107,6 +107,8 @@ def cast(values: np.ndarray, dtype: str) -> np.ndarray:
         return values != 0
     if dtype in INTEGERS:
         return _saturate(values, store)
+    if dtype == "float8_e8m0fnu":  # it has no zero: the smallest scale stands for it
+        values = np.where(values == 0, np.float32(2.0**-127), values)
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(store)
 

@@ -75,6 +75,11 @@ def test_nan_stays_nan_and_overflow_is_infinite_where_there_is_infinity():
     assert np.isnan(as_float32(cast(column([np.nan]), "float8_e4m3fn"), "float8_e4m3fn")).all()
 
 
+def test_the_scale_dtype_holds_powers_of_two_and_its_smallest_for_zero():
+    got = cast(column([0.0, 1.0, 2.0**-3, 2.0**100]), "float8_e8m0fnu")
+    assert got.view(np.uint8).tolist() == [[0, 127, 124, 227]]
+
+
 def test_every_value_of_a_narrow_dtype_survives_the_way_through_float32():
     for dtype in DTYPES:
         if STORAGE[dtype].itemsize == 1 and dtype != "bool_":
