@@ -3,7 +3,7 @@
 A definition is a class under `@instruction`: its `signature` is the documented one with each parameter annotated
 by what it is (a tile read or written, a per-partition vector or number, an operator, an option), its docstring the
 meaning in words, `check` the rules beyond the generic ones, `run` the meaning in NumPy, `taint` how unwritten data
-flows, `cycles` the time on its engine. The recorder, legality, execution, timing, docs and prompts are projections.
+flows. The recorder, legality, execution, timing, docs and prompts are projections.
 """
 
 from __future__ import annotations
@@ -126,7 +126,6 @@ class Definition:
     check: Callable[..., None]
     run: Callable[..., None]
     taint: str | Callable[..., None]
-    cycles: Callable[..., Any]
     engine: Callable[..., str]
     accumulates: Callable[..., bool]  # does it also read what it writes to `dst`
     reads: frozenset[str]  # tensor parameters that are read
@@ -184,7 +183,6 @@ def instruction(
             check=namespace.get("check", _nothing),
             run=namespace["run"],
             taint=namespace.get("taint", taint or "all"),
-            cycles=namespace.get("cycles", _no_cycles),
             engine=namespace.get("engine", _chosen_engine),
             accumulates=namespace.get("accumulates", _never),
             reads=frozenset(n for n, p in params.items() if isinstance(p, Tile) and p.role in ("in", "inout")),
@@ -216,10 +214,6 @@ def _nothing(site: Any) -> None:
 
 def _never(site: Any) -> bool:
     return False
-
-
-def _no_cycles(site: Any) -> float:
-    return float(site.free("dst")) if site.has("dst") else 64.0
 
 
 def _chosen_engine(site: Any) -> str:

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from nkismith.verify.simulator.capacity.liveness import QUADRANTS, Liveness, Slice, quadrants_of, share
+from nkismith.verify.simulator.capacity.regions import Region
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.hardware import PSUM_BYTES, Target
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.trace import Buffer, Program, Trace, walk
-from nkismith.verify.timing.liveness import QUADRANTS, Liveness, Slice, quadrants_of, share
-from nkismith.verify.timing.regions import Region
 
 TRUE, ANTI, OUTPUT = 0, 1, 2  # read after write, write after read, write after write
 _PRUNE = 48  # entries of one list before those that can no longer delay anything are dropped

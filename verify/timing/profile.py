@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from nkismith.verify.simulator.capacity.allocation import Allocation, allocate
 from nkismith.verify.simulator.hardware import Target, target
 from nkismith.verify.simulator.trace import Trace
-from nkismith.verify.timing.allocation import Allocation, allocate
 from nkismith.verify.timing.critical import path
 from nkismith.verify.timing.diagnosis import diagnose
 from nkismith.verify.timing.floor import Floor, floor, narrowest

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from nkismith.verify.simulator import hardware
+from nkismith.verify.simulator.capacity.allocation import Allocation
+from nkismith.verify.simulator.capacity.spilling import Spill
 from nkismith.verify.simulator.hardware import target
 from nkismith.verify.simulator.trace import Instr, Loop, Node, Ordered, Program, ScalarRef, Trace, While, walk
-from nkismith.verify.timing.allocation import Allocation
 from nkismith.verify.timing.critical import causes
 from nkismith.verify.timing.engines import Engines
 from nkismith.verify.timing.memory import TRUE, Storage
-from nkismith.verify.timing.spilling import Spill
 from nkismith.verify.timing.steps import CoreSchedule, Skipped, Steps, Totals
 from nkismith.verify.timing.values import Values
 from nkismith.verify.timing.window import ORDER, Dependency, Window

@@ -11,11 +11,11 @@ import heapq
 from collections.abc import Iterable
 
 from nkismith.verify.simulator import hardware
+from nkismith.verify.simulator.capacity.regions import region
 from nkismith.verify.simulator.hardware import PSUM_BANK_BYTES
 from nkismith.verify.simulator.trace import Buffer, Instr, Operand, ScalarRef
 from nkismith.verify.timing.engines import Engines
 from nkismith.verify.timing.memory import TRUE, Storage
-from nkismith.verify.timing.regions import region
 from nkismith.verify.timing.steps import Steps
 from nkismith.verify.timing.values import Values
 from nkismith.verify.timing.work import Work

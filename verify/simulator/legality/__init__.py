@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nkismith.verify.simulator.capacity.allocation import allocate
 from nkismith.verify.simulator.hardware import target
 from nkismith.verify.simulator.legality.addresses import check_addresses
 from nkismith.verify.simulator.legality.operands import check_instruction
@@ -17,3 +18,4 @@ def check(trace: Trace) -> None:
         for instr in walk(program.body):
             check_instruction(instr, trace.buffers, machine, trace.lnc, trace.files)
         check_addresses(trace.buffers, program, machine)
+    allocate(trace)

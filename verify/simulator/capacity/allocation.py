@@ -8,11 +8,11 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from nkismith.verify.simulator.capacity.liveness import QUADRANTS, Liveness, Slice, quadrants_of, share
+from nkismith.verify.simulator.capacity.spilling import Spill, spills
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.hardware import PSUM_BANK_BYTES, PSUM_BYTES, QUADRANT, target
 from nkismith.verify.simulator.trace import Buffer, Trace
-from nkismith.verify.timing.liveness import QUADRANTS, Liveness, Slice, quadrants_of, share
-from nkismith.verify.timing.spilling import Spill, spills
 
 
 @dataclass(frozen=True, slots=True)

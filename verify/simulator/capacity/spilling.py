@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from nkismith.verify.simulator.capacity.liveness import QUADRANTS, Liveness, Slice, quadrants_of
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.trace import Trace
-from nkismith.verify.timing.liveness import QUADRANTS, Liveness, Slice, quadrants_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nkismith.verify.simulator.capacity.regions import region
 from nkismith.verify.simulator.trace import Buffer, Dynamic, Operand, ScalarRef
-from nkismith.verify.timing.regions import region
 
 BUFFER = Buffer(0, "t", "sbuf", "internal", False, "uint8", (128, 64), None, 0, 0, 0, 1)
 

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nkismith.verify.simulator.capacity.regions import region
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES, QUADRANT
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, Program, Trace, While
-from nkismith.verify.timing.regions import region
 
 QUADRANTS = PARTITIONS // QUADRANT  # tiles start at a multiple of a quadrant, so capacity is kept for each
 

@@ -6,8 +6,8 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 
+from nkismith.verify.simulator.capacity.allocation import allocate
 from nkismith.verify.simulator.errors import LegalityError
-from nkismith.verify.timing.allocation import allocate
 from tests.verify.timing.recorded import trace
 
 ROW = ((128, 8192), "float32")  # 32 KiB a partition
