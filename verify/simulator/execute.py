@@ -140,7 +140,8 @@ def together(machines: list[Machine], cores: list[Iterator[object]]) -> None:
             ended = [i for i in range(len(cores)) if i not in alive]
             if ended:
                 what += f"; core {ended[0]} has ended"
-            raise LegalityError("deadlock", what, "both cores must execute the same cross-core instructions")
+            line = machines[min(waits)].site.instr.line
+            raise LegalityError("deadlock", what, "both cores must execute the same cross-core instructions", line)
 
 
 def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:

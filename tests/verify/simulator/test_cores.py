@@ -16,6 +16,7 @@ def two(kernel, *arrays):
 def rule(kernel, *arrays, lnc=2):
     with pytest.raises(LegalityError) as caught:
         nki.simulate(nki.jit(kernel)[lnc])(*arrays)
+    assert caught.value.line
     return caught.value.rule
 
 
