@@ -21,6 +21,7 @@ from nkismith.kernels import spec as specs
 from nkismith.kernels.schema import Dim
 from nkismith.kernels.spec import OpSpec
 
+LINE = 1000  # characters of a line of accepted.json
 SCOPE = ("target", "lnc", "dtypes", "domain")  # what a verdict is for; a new one for the same scope replaces it
 
 
@@ -116,9 +117,9 @@ def amend(kernel: AcceptedKernel, parts: Mapping[str, Any]) -> None:
     record = kernel.path.parent / "accepted.json"
     stored = json.loads(record.read_text(encoding="utf-8"))
     for verdict in stored["verdicts"]:
-        if all(verdict[key] == kernel.evidence[key] for key in SCOPE):
+        if not any(verdict[key] != kernel.evidence[key] for key in SCOPE):  # this module's own `all` hides Python's
             verdict.update(json.loads(json.dumps(parts)))
-    _write(record, json.dumps(stored, indent=1) + "\n")
+    _write(record, _readable(stored))
 
 
 def accept(source: str, spec: OpSpec, evidence: Mapping[str, Any], root: Path | None = None) -> Path:
@@ -148,7 +149,7 @@ def accept(source: str, spec: OpSpec, evidence: Mapping[str, Any], root: Path | 
     verdicts = kept["verdicts"] if {**kept, "verdicts": None} == {**hashes, "verdicts": None} else []
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "kernel.py", source)
-    _write(folder / "accepted.json", json.dumps({**hashes, "verdicts": [*verdicts, verdict]}, indent=1) + "\n")
+    _write(folder / "accepted.json", _readable({**hashes, "verdicts": [*verdicts, verdict]}))
     return folder / "kernel.py"
 
 
@@ -193,9 +194,29 @@ def _supersede(record: Path, verdict: Mapping[str, Any], keep: bool) -> None:
     stored = json.loads(record.read_text(encoding="utf-8"))
     left = [v for v in stored["verdicts"] if any(v[key] != verdict[key] for key in SCOPE)]
     if left or keep:
-        _write(record, json.dumps({**stored, "verdicts": left}, indent=1) + "\n")
+        _write(record, _readable({**stored, "verdicts": left}))
     else:
         shutil.rmtree(record.parent)
+
+
+def _readable(record: Mapping[str, Any]) -> str:
+    """JSON with one line for whatever fits a line, so that a diff shows which case changed."""
+
+    def text(value: Any, margin: str) -> str:
+        line = json.dumps(value)
+        if len(line) <= LINE or not isinstance(value, Mapping | list):
+            return line
+        inner = margin + " "
+        pairs = isinstance(value, Mapping)
+        items = (
+            [f"{json.dumps(k)}: {text(v, inner)}" for k, v in value.items()]
+            if pairs
+            else [text(v, inner) for v in value]
+        )
+        opening, closing = "{}" if pairs else "[]"
+        return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{margin}{closing}"
+
+    return text(json.loads(json.dumps(record)), "") + "\n"
 
 
 def _write(path: Path, text: str) -> None:

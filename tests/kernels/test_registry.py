@@ -103,7 +103,28 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in path.parent.iterdir()} == before
 
 
+def test_a_part_of_the_evidence_can_be_replaced_and_the_rest_stays(tmp_path):
+    registry.accept(SOURCE, SPEC, {**EVIDENCE, "latency_us": 2}, root=tmp_path)
+    registry.accept(SOURCE, SPEC, {**EVIDENCE, "target": "trn3", "latency_us": 1}, root=tmp_path)
+    kernel = registry.find("rope_3d", **ASK, root=tmp_path)
+    registry.amend(kernel, {"latency_us": 3, "mutation": {"killed": 60}})
+    after = {k.evidence["target"]: k.evidence for k in registry.of(SPEC, tmp_path)}
+    assert (after["trn2"]["latency_us"], after["trn3"]["latency_us"]) == (3, 1)
+    assert after["trn2"] == {**kernel.evidence, "latency_us": 3, "mutation": {"killed": 60}}
+    kernel.path.write_text("changed")
+    with pytest.raises(StaleKernel):
+        registry.amend(registry.all(tmp_path)[0], {"latency_us": 4})
+
+
 def test_the_record_is_plain_json(tmp_path):
     path = registry.accept(SOURCE, SPEC, EVIDENCE, root=tmp_path)
     record = json.loads((path.parent / "accepted.json").read_text())
     assert {"op", "kernel", "spec", "reference", "verdicts"} == set(record)
+
+
+def test_a_record_has_a_line_for_each_thing_that_fits_one(tmp_path):
+    cases = [{"case": f"S={n}", "errors": [0.1] * 20} for n in range(50)]
+    path = registry.accept(SOURCE, SPEC, {**EVIDENCE, "cases": cases}, root=tmp_path)
+    text = (path.parent / "accepted.json").read_text()
+    assert json.loads(text)["verdicts"][0]["cases"] == cases
+    assert 50 < len(text.splitlines()) < 80 and max(map(len, text.splitlines())) < 1100
