@@ -159,8 +159,8 @@ def generate(
         print(f"{out}: {done.frames} frames in {done.seconds:.1f} s ({done.fps:.2f} frames/s on this machine)")
         if simulated:
             print(f"on the simulator: {simulated}")
-        for op, why in done.fallbacks.items():
-            print(f"fell back to PyTorch: {op}: {why}")
+        if done.fallbacks:
+            print(f"fell back to PyTorch, having no accepted kernel: {', '.join(done.fallbacks)}")
     return 0
 
 
