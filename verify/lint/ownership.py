@@ -5,13 +5,16 @@ that are used in no way by which a method could get at a foreign object.
 """
 
 import ast
+import functools
 
 from nkismith.verify.lint.source import Source
 
+_GENERATIONS = 20  # of subclasses that are looked through
 _PLAIN_USES = (ast.arg, ast.AnnAssign, ast.FunctionDef)  # annotations
 
 
-def defined_attributes(source: Source) -> set[str]:
+@functools.lru_cache(maxsize=4)
+def defined_attributes(source: Source) -> frozenset[str]:
     """Names that classes of this file define: methods, class variables, fields, and what their methods set on self."""
     own: set[str] = set()
     for definition in source.each(ast.ClassDef):
@@ -25,7 +28,7 @@ def defined_attributes(source: Source) -> set[str]:
                     own.add(name)
                 case ast.Assign(targets=targets):
                     own |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    return own
+    return frozenset(own)
 
 
 def _set_on_first(method: ast.FunctionDef) -> set[str]:
@@ -56,10 +59,11 @@ def is_self(source: Source, node: ast.expr) -> bool:
     return _first(method) == node.id and binding.times == 1 and not _escapes(source, owner, frozenset(), frozenset())
 
 
+@functools.lru_cache(maxsize=64)
 def _escapes(source: Source, owner: ast.ClassDef, inherited: frozenset[str], seen: frozenset[ast.ClassDef]) -> bool:
     """Whether a method of `owner`, or one that it has `inherited`, may be called on an object of another class."""
-    if owner in seen:
-        return False
+    if owner in seen or len(seen) > _GENERATIONS:
+        return owner not in seen
     methods = inherited | {s.name for s in owner.body if isinstance(s, ast.FunctionDef)}
     for statement in owner.body:
         if isinstance(statement, ast.FunctionDef):
@@ -67,17 +71,26 @@ def _escapes(source: Source, owner: ast.ClassDef, inherited: frozenset[str], see
                 return True
         elif any(isinstance(n, ast.Name) and n.id in methods for n in ast.walk(statement)):
             return True  # a method in a variable of the class
+    for name in _uses(source).get(owner, ()):
+        above = source.parents[name]
+        if isinstance(above, ast.ClassDef) and name in above.bases:
+            if _escapes(source, above, methods, seen | {owner}):
+                return True
+        elif not _is_plain_use(source, name, methods):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=4)
+def _uses(source: Source) -> dict[ast.AST, list[ast.Name]]:
+    """Where each class of the file is named."""
+    uses: dict[ast.AST, list[ast.Name]] = {}
     for name in source.each(ast.Name):
         assert isinstance(name, ast.Name)
         found = source.scopes.find(name)
-        if isinstance(name.ctx, ast.Load) and found and found[1].defined is owner:
-            above = source.parents[name]
-            if isinstance(above, ast.ClassDef) and name in above.bases:
-                if _escapes(source, above, methods, seen | {owner}):
-                    return True
-            elif not _is_plain_use(source, name, methods):
-                return True
-    return False
+        if isinstance(name.ctx, ast.Load) and found and isinstance(found[1].defined, ast.ClassDef):
+            uses.setdefault(found[1].defined, []).append(name)
+    return uses
 
 
 def _is_property(source: Source, decorator: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from nkismith.verify.lint.ownership import defined_attributes
 from nkismith.verify.lint.rule import Seen, rule
 from nkismith.verify.lint.scopes import Scope
 from nkismith.verify.lint.source import Source
@@ -13,8 +14,10 @@ from nkismith.verify.reasons import Reason
     "text_decides",
     reason=Reason.ENVIRONMENT_DEPENDENT,
     what="Text made from a value (an f-string, `str(...)`, `%`) is for names and messages: it is not compared, "
-    "searched, indexed, measured, iterated, or used as a key. Text written in the source may be.",
-    why="How a tensor or a dtype prints differs between the simulator and the device.",
+    "searched, indexed, measured, iterated, or used as a key, and nothing asks whether a value is text. The same goes "
+    "for the name of a tensor. Text written in the source may be compared.",
+    why="How a tensor or a dtype prints, what unnamed tensors are called and whether dtypes are strings differs "
+    "between the simulator and the device.",
     bad="""
 @nki.jit
 def scale(x):
@@ -32,14 +35,28 @@ def scale(x):
 )
 def check_text_decides(source: Source) -> Iterator[Seen]:
     names = _text_names(source)
-    for node in source.each(ast.JoinedStr, ast.Call, ast.BinOp, ast.Name):
-        assert isinstance(node, ast.expr)
+    for node in source.each(ast.JoinedStr, ast.Call, ast.BinOp, ast.Name, ast.Attribute, ast.MatchClass):
+        if _asks_for_str(source, node):
+            yield Seen(node, "asks whether a value is text", "compare dtypes and your own constants with ==")
+        if not isinstance(node, ast.expr):
+            continue
         if isinstance(node, ast.Name) and node.id == "str" and _is_made_text(source, node, names):
             yield Seen(node, "str is passed around as a function", "call str(...) where its result is used")
             continue
         use = _decision(source, node)
         if use and any(_is_made_text(source, part, names) for part in _addends(node)):
             yield Seen(node, f"text made from a value is {use}", "decide by shapes, dtypes and your own constants")
+
+
+def _asks_for_str(source: Source, node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+            names = ast.walk(kinds)
+        case ast.MatchClass(cls=cls):
+            names = ast.walk(cls)
+        case _:
+            return False
+    return any(isinstance(n, ast.Name) and n.id == "str" and source.scopes.find(n) is None for n in names)
 
 
 TextNames = set[tuple[Scope, str]]
@@ -83,6 +100,8 @@ def _is_made_text(source: Source, node: ast.expr, names: TextNames) -> bool:
             return source.scopes.find(function) is None
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join")):
             return True
+        case ast.Attribute(attr="name", ctx=ast.Load()):
+            return "name" not in defined_attributes(source) and not _has_enums(source)
         case ast.Name(id="str", ctx=ast.Load()) if source.scopes.find(node) is None:
             return _is_a_function_value(source, node)
         case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
@@ -91,6 +110,12 @@ def _is_made_text(source: Source, node: ast.expr, names: TextNames) -> bool:
             found = source.scopes.find(node)
             return found is not None and (found[0], name) in names
     return False
+
+
+def _has_enums(source: Source) -> bool:
+    """Whether the file defines an enumeration, whose members have names of their own."""
+    bases = (base for node in source.each(ast.ClassDef) if isinstance(node, ast.ClassDef) for base in node.bases)
+    return any((source.path(base) or "").startswith("enum.") for base in bases)
 
 
 def _is_a_function_value(source: Source, node: ast.Name) -> bool:

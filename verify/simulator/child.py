@@ -30,6 +30,10 @@ from nkismith.verify.simulator.draft_state import digests
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
 from nkismith.verify.simulator.install import install
 from nkismith.verify.simulator.kernel import TensorType, record, unwrap
+from nkismith.verify.simulator.language.grids import NkiGrid
+from nkismith.verify.simulator.recorder import NkiInstruction
+from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
+from nkismith.verify.simulator.tensor import NkiTensor
 
 FILE, MODULE = "kernel.py", "kernel"
 ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (__future__, math, functools, dataclasses, enum, typing)}
@@ -40,6 +44,8 @@ def main(request: bytes) -> bytes:
     """Record the requested cases of one source."""
     asked = msgpack.unpackb(request)
     install(asked["sdk"], asked["target"], asked["lnc"])
+    for kind in (NkiTensor, NkiGrid, NkiScalar, VirtualRegister, NkiInstruction):
+        _hide_text(kind)
     loaded = _load(asked["source"], asked["entry"])
     if not callable(loaded):
         return msgpack.packb([{"error": loaded}] * len(asked["cases"]))
@@ -54,6 +60,18 @@ def main(request: bytes) -> bytes:
         error = ["state", "global_state", what, "keep state in local variables; cache only numbers and tuples", None]
         replies = [{"error": error}] * len(replies)
     return msgpack.packb(replies)
+
+
+def _hide_text(kind: Any) -> None:
+    """Let objects of `kind` have no text for the draft: here it is not that of the device. Our own messages have it."""
+    text = kind.__repr__
+
+    def __repr__(self: Any) -> str:
+        if sys._getframe(1).f_code.co_filename == FILE:
+            raise TypeError(f"a {kind.__name__} has no text while the kernel is built: print its shape or dtype")
+        return text(self)
+
+    kind.__repr__ = kind.__str__ = __repr__
 
 
 def _load(source: str, entry: str) -> Any:

@@ -167,6 +167,8 @@ LONG = {
     "sums": ("x = " + "+".join(["x"] * 80) + "\n") * 600,
     "attributes": "x = nl.a.b.c.d.e.f.g\n" * 4500,
     "functions": "".join(f"def f{i}(a, b=f{i - 1}): return f{i}(b)\n" for i in range(1, 2200)),
+    "methods": "class A:\n" + "".join(f" def m{i}(self): self._storage = self.shape.name == 1\n" for i in range(1700)),
+    "classes": "".join(f"class A{i}(A{i - 1}):\n def m(self): self._storage = 1\n" for i in range(1, 1900)),
     "imports": "".join(f"import math as m{i}\nm{i} = 1\n" for i in range(3000)),
     "text": "t = f'{1}'\n" + "".join(f"t{i} = t + str(t{i - 1})\n" for i in range(1, 3800)),
 }
@@ -175,6 +177,6 @@ LONG = {
 @pytest.mark.parametrize("source", LONG.values(), ids=LONG)
 def test_a_long_source_takes_seconds_at_most(source):
     assert len(source) < MAX_CHARACTERS
-    started = time.monotonic()
+    started = time.process_time()
     lint(HEADER + source + KERNEL, entry="scale", params=("x",))
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
