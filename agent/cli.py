@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from nkismith.agent.commands import draft, inspect, judge, make, tools
+from nkismith.agent.commands import draft, inspect, judge, make, tools, verify
 
 app = typer.Typer(
     name="nkismith",
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (make, judge, draft, inspect, tools):
+for group in (make, judge, verify, draft, inspect, tools):
     group.register(app)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,19 @@ class Verifier:
 
         provenance = dict(evidence)
         verdict, mutation = provenance.pop("verdict"), provenance.pop("mutation", None)
-        if not verdict["strong_isolation"] and not evidence["allow_weak_isolation"]:
-            raise NotIsolated(
-                f"{spec.op} was verified, but its Python was only isolated as: {verdict['isolation']}. Accept it on a "
-                "machine where `nkismith doctor` finds strong isolation, or say --allow-weak-isolation."
-            )
+        require_isolation(spec, verdict, evidence["allow_weak_isolation"])
         kept = complete(verdict, provenance=provenance, mutation=mutation)
         return registry.accept(source, spec, kept, root=root)
 
 
 class NotIsolated(Exception):
     """A verdict that was not reached under strong isolation needs a person's word before it counts."""
+
+
+def require_isolation(spec: OpSpec, verdict: Mapping[str, Any], allowed: bool) -> None:
+    """Raise NotIsolated for a verdict under weak isolation, unless that is `allowed`."""
+    if not verdict["strong_isolation"] and not allowed:
+        raise NotIsolated(
+            f"{spec.op} was verified, but its Python was only isolated as: {verdict['isolation']}. Accept it on a "
+            "machine where `nkismith doctor` finds strong isolation, or say --allow-weak-isolation."
+        )

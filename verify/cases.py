@@ -43,6 +43,11 @@ class Trial:
         return f"{self.case}, {self.family} values"
 
 
+def trace_key(case: Case) -> tuple[object, ...]:
+    """What decides a case's trace: sizes and dtype. Run-time scalars do not."""
+    return (tuple(case.dims.items()), case.dtype)
+
+
 def fresh_seed() -> int:
     """A seed nobody could know before."""
     return secrets.randbits(62)

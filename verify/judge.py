@@ -20,11 +20,11 @@ import numpy as np
 from nkismith.kernels.spec import Case, OpSpec
 from nkismith.verify import lint as linting
 from nkismith.verify import sandbox
-from nkismith.verify.cases import Trial, fresh_seed, plan, with_drawn_control
+from nkismith.verify.cases import Trial, fresh_seed, plan, trace_key, with_drawn_control
 from nkismith.verify.failure import Failure
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
-from nkismith.verify.simulator.trace import Trace
+from nkismith.verify.simulator.trace import Trace, walk
 from nkismith.verify.trial import check_legality, check_trace, drawn, dynamic, judged, require
 from nkismith.verify.trial import run as execute_trial
 from nkismith.verify.verdict import CaseResult, Stage, Verdict
@@ -48,6 +48,7 @@ class _Run:
     results: list[CaseResult] = field(default_factory=list)
     profiles: dict[str, Profile] = field(default_factory=dict)
     isolation: sandbox.Isolation | None = None
+    instructions: set[str] = field(default_factory=set)
     warnings: dict[str, None] = field(default_factory=dict)
 
     def enter(self, stage: Stage, what: str = "") -> None:
@@ -133,11 +134,11 @@ def _lint(run: _Run) -> None:
 
 def _judge(run: _Run, trials: Sequence[Trial], stage: Stage) -> None:
     """Record every case of the trials once, then check, execute and compare each trial."""
-    distinct = {_key(t.case): t.case for t in trials}
+    distinct = {trace_key(t.case): t.case for t in trials}
     traces = _recorded(run, list(distinct.values()), stage)
     for trial in trials:
         run.case = str(trial)
-        _execute_and_compare(run, trial, traces[_key(trial.case)], stage)
+        _execute_and_compare(run, trial, traces[trace_key(trial.case)], stage)
     run.case = None
 
 
@@ -148,7 +149,7 @@ def _profile(run: _Run, trials: Sequence[Trial]) -> None:
     for trial in trials:
         run.case = str(trial.case)
         bound = run.spec.bind(trial.case)
-        trace = traces[_key(trial.case)]
+        trace = traces[trace_key(trial.case)]
         run.enter(Stage.PROFILE, str(trial.case))
         found = dynamic(profile_trace, trace, control=bound.control, work=bound.work)
         if found.latency_us < found.floor_us:
@@ -164,12 +165,8 @@ def _profile(run: _Run, trials: Sequence[Trial]) -> None:
     run.case = None
 
 
-def _key(case: Case) -> tuple[object, ...]:
-    return (tuple(case.dims.items()), case.dtype)  # control values do not change a trace
-
-
 def _recorded(run: _Run, cases: Sequence[Case], stage: Stage) -> dict[tuple[object, ...], Trace]:
-    distinct = {_key(c): c for c in cases}
+    distinct = {trace_key(c): c for c in cases}
     bounds = [run.spec.bind(c) for c in distinct.values()]
     run.enter(Stage.RECORD, f"{len(bounds)} shapes")
     recording = record(run.request, bounds)
@@ -178,6 +175,7 @@ def _recorded(run: _Run, cases: Sequence[Case], stage: Stage) -> dict[tuple[obje
     for case, trace in zip(distinct.values(), recording.traces, strict=True):
         run.case = str(case)
         check_trace(run.spec, trace)
+        run.instructions.update(instr.op for program in trace.programs for instr in walk(program.body))
     run.case = None
     return dict(zip(distinct, recording.traces, strict=True))
 
@@ -213,5 +211,6 @@ def _verdict(run: _Run, failure: Failure | None) -> Verdict:
         sdk=request.sdk,
         lnc=request.lnc,
         seconds=time.monotonic() - run.started,
+        instructions=tuple(sorted(run.instructions)),
         warnings=tuple(run.warnings),
     )

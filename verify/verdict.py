@@ -68,6 +68,7 @@ class Verdict:
     sdk: str
     lnc: int
     seconds: float
+    instructions: tuple[str, ...] = ()  # names of all that its traces use
     warnings: tuple[str, ...] = field(default=())
 
     @property

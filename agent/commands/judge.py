@@ -139,28 +139,42 @@ def accept(
     allow_weak_isolation: Annotated[
         bool, typer.Option(help="Accept although this machine cannot isolate the recording child fully.")
     ] = False,
+    mutants: Annotated[
+        bool, typer.Option(help="Also make mutants of it, up to three minutes, and keep the score as evidence.")
+    ] = True,
     json: Json = False,
 ) -> int:
     """Verify a kernel and store it with its evidence, where the pipeline finds it.
 
     \b
     nkismith accept kernel.py --op rope_3d
-    nkismith accept kernel.py --op rope_3d --out accepted
+    nkismith accept kernel.py --op rope_3d --out accepted --no-mutants
     """
     from nkismith import verify
-    from nkismith.agent.judge import Verifier
+    from nkismith.agent.commands.verify import scored
+    from nkismith.agent.judge import Verifier, require_isolation
 
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
     verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
     path = None
     if verdict.accepted:
-        evidence = {"provider": "file", "verdict": verdict.to_dict(), "allow_weak_isolation": allow_weak_isolation}
+        plain = verdict.to_dict()
+        require_isolation(contract, plain, allow_weak_isolation)
+        score = scored(source, contract, target=target, sdk=sdk, lnc=lnc) if mutants else None
+        evidence = {
+            "verdict": plain,
+            "mutation": score,
+            "provider": "file",
+            "allow_weak_isolation": allow_weak_isolation,
+        }
         path = Verifier().accept(source, contract, evidence, out)
     if json:
         emit({"verdict": verdict, "path": path})
     else:
         tell(verdict, file)
+        if path and score:
+            print(f"{score.killed} of {len(score.outcomes) - score.excluded} mutants killed ({100 * score.rate:.1f} %)")
         if path:
             print(f"stored  {path}")
     return exit_code(verdict)

@@ -1,0 +1,243 @@
+"""Mutation testing of one kernel: would the verdict notice if it were slightly wrong?
+
+The kernel's own trials are planned, drawn and answered by the reference once. Each mutant is then asked what the
+verdict asks (`verify/trial.py`), cheapest trial first, until something refuses it. What nothing refuses is either
+excluded by a rule that proves it equivalent (`equivalence.py`) or a survivor: a mistake the verdict would let pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import zip_longest
+
+from nkismith.kernels.spec import OpSpec
+from nkismith.verify import meaning, sandbox
+from nkismith.verify.cases import fresh_seed
+from nkismith.verify.failure import Failure
+from nkismith.verify.mutation.equivalence import excluded_by, form
+from nkismith.verify.mutation.mutant import Kind, Mutant, Scene
+from nkismith.verify.mutation.score import MINIMUM, Outcome, Score
+from nkismith.verify.mutation.sources import source_mutants
+from nkismith.verify.mutation.subject import Key, Subject, prepare
+from nkismith.verify.mutation.traces import trace_mutants
+from nkismith.verify.recording import Request, record
+from nkismith.verify.simulator.trace import Trace
+from nkismith.verify.trial import check_trace, judged, reason
+from nkismith.verify.trial import run as execute
+
+TRACES, SOURCES = 120, 40  # mutants of either sort; kernels with fewer possible mistakes get fewer
+SECONDS = 150.0  # after which no further mutant is started
+PROBES = 4  # trials a mutant survives before the rules are asked whether it is one
+_LIMITS = sandbox.Limits(cpu_seconds=10)
+
+Progress = Callable[[int, int], None]
+
+
+class NotRight(Exception):
+    """The kernel is refused as it is, so there is nothing to mutate."""
+
+
+def mutate(
+    source: str,
+    spec: OpSpec,
+    *,
+    target: str = "trn2",
+    sdk: str = "2.33",
+    lnc: int = 1,
+    seed: int | None = None,
+    workers: int = 2,
+    limits: tuple[int, int] = (TRACES, SOURCES),
+    progress: Progress | None = None,
+) -> Score:
+    """Make mutants of a right kernel and count how many the verdict's questions refuse.
+
+    seed: of the trials; fresh by default. limits: how many mutants of traces and of the source at most; which ones is
+    chosen by the kernel's hash, kinds in turn. progress: called with (done, all).
+    Raises NotRight if the kernel itself is refused, SpecError if the reference fails.
+    """
+    started = time.monotonic()
+    seed = fresh_seed() if seed is None else seed
+    request = Request(source, spec.op, sdk, target, lnc)
+    try:
+        subject = prepare(request, spec, seed)
+    except Failure as failure:
+        raise NotRight(
+            f"The kernel of {spec.op} is refused as it is [{failure.reason}]: {failure}. See `nkismith check`."
+        ) from failure
+    salt = hashlib.sha256(source.encode()).hexdigest()
+    scenes = sorted(subject.scenes.values(), key=lambda s: sum(map(len, s.sites.values())), reverse=True)
+    of_traces, of_source = list(trace_mutants(scenes)), list(source_mutants(source))
+    chosen = [
+        *_chosen([m for m in of_traces if not m.spare], limits[0], salt, scenes),
+        *_chosen(of_source, limits[1], salt, scenes),
+    ]
+    missing = min(MINIMUM, sum(limits)) - len(chosen)
+    chosen += _chosen([m for m in of_traces if m.spare], max(0, missing), salt, scenes)
+    outcomes = list(_judged(subject, chosen, workers, started + SECONDS, progress or (lambda done, of: None)))
+    return Score(
+        op=spec.op,
+        subject=meaning.subject(request, spec, subject.instructions),
+        instructions=subject.instructions,
+        seed=seed,
+        outcomes=tuple(outcomes),
+        possible=len(of_traces) + len(of_source),
+        untried=len(chosen) - len(outcomes),
+        trials=len(subject.trials),
+        seconds=time.monotonic() - started,
+    )
+
+
+# -- which mutants ------------------------------------------------------------------------------------------------
+
+
+def _chosen(mutants: Iterable[Mutant], limit: int, salt: str, scenes: Sequence[Scene]) -> list[Mutant]:
+    """At most `limit` mutants that change something: kinds in turn, and within a kind in an order that only the kernel
+    decides."""
+    kinds: dict[Kind, dict[str, Mutant]] = {}
+    for mutant in mutants:
+        kinds.setdefault(mutant.kind, {})[f"{mutant} {mutant.source}"] = mutant
+    shuffled = [
+        [m for _, m in sorted(same.items(), key=lambda item: hashlib.sha256((salt + item[0]).encode()).digest())]
+        for same in kinds.values()
+    ]
+    found: list[Mutant] = []
+    for turn in zip_longest(*shuffled):
+        for mutant in filter(None, turn):
+            if len(found) < limit and any(mutant.changes(scene) for scene in scenes):
+                found.append(mutant)
+    return found
+
+
+# -- judging ------------------------------------------------------------------------------------------------------
+
+_work: tuple[Subject, Sequence[Mutant]] | None = None  # what forked workers find in their copy of this process
+
+
+def _judged(
+    subject: Subject, mutants: Sequence[Mutant], workers: int, deadline: float, progress: Progress
+) -> Iterator[Outcome]:
+    """Outcomes in the order of the mutants, until the deadline."""
+    global _work
+    _work = (subject, mutants)
+    try:
+        with _pool(workers) as pool:
+            futures = [pool.submit(_judge_number, n) for n in range(len(mutants))] if pool else []
+            for number in range(len(mutants)):
+                if time.monotonic() > deadline:
+                    for future in futures[number:]:
+                        future.cancel()
+                    return
+                yield futures[number].result() if pool else _judge_number(number)
+                progress(number + 1, len(mutants))
+    finally:
+        _work = None
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[Executor | None]:
+    """Forked workers, which share what was prepared; None where one process is asked for or nothing can fork."""
+    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        yield None
+        return
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings():
+        # Python warns of threads held at a fork. Ours belong to PyTorch, which the workers never call.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_quiet) as pool:
+            yield pool
+
+
+def _quiet() -> None:
+    """Ctrl-C is for the process that waits for the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _judge_number(number: int) -> Outcome:
+    assert _work is not None
+    subject, mutants = _work
+    return judge(subject, mutants[number])
+
+
+def judge(subject: Subject, mutant: Mutant) -> Outcome:
+    """Ask a mutant what the verdict asks until something refuses it or a rule excludes it."""
+    started = time.monotonic()
+    outcome = Outcome(mutant.kind, mutant.line, mutant.what)
+    at = "record"
+    try:
+        mutated = _Mutated(subject, mutant)
+        tried = 0
+        for prepared in subject.trials:
+            trial = prepared.drawn.trial
+            at = str(trial)
+            trace = mutated.trace(prepared.key)
+            if trace is None:
+                continue
+            got, _ = execute(subject.spec, trace, trial, prepared.drawn.inputs, steps=prepared.steps)
+            wrong = next((c for c in judged(subject.spec, prepared.drawn, got) if not c.ok), None)
+            if wrong is not None:
+                return replace(outcome, killed_by=str(reason(wrong)), at=at, seconds=time.monotonic() - started)
+            tried += 1
+            if tried == PROBES and (rule := mutated.excluded_by()):
+                return replace(outcome, excluded_by=rule, seconds=time.monotonic() - started)
+        if tried < PROBES:
+            at = "production"
+            outcome = replace(outcome, excluded_by=mutated.excluded_by())
+    except Failure as failure:
+        outcome = replace(outcome, killed_by=str(failure.reason), at=at)
+    return replace(outcome, seconds=time.monotonic() - started)
+
+
+class _Mutated:
+    """The traces of one mutant, made when they are first asked for. Everything here raises Failure like the verdict."""
+
+    def __init__(self, subject: Subject, mutant: Mutant) -> None:
+        self.subject, self.mutant = subject, mutant
+        self._traces: dict[Key, Trace] = {}
+        if mutant.source:
+            self._record(subject.scenes)
+
+    def trace(self, key: Key) -> Trace | None:
+        """The trace at a case, checked; None where it is the kernel's own."""
+        scene = self.subject.scenes[key]
+        if key not in self._traces:
+            self._traces[key] = self._changed(scene)
+        changed = self._traces[key]
+        return None if changed is scene.trace else changed
+
+    def excluded_by(self) -> str:
+        """The rules that prove the mutant equivalent at every case of the verdict, the production ones included."""
+        pairs = [(s.trace, t) for key, s in self.subject.scenes.items() if (t := self.trace(key)) is not None]
+        if not (rule := excluded_by(pairs)) or not self.subject.production:
+            return rule
+        if self.mutant.source:
+            self._record(self.subject.production)
+        else:
+            self._traces |= {key: self._changed(scene) for key, scene in self.subject.production.items()}
+        return excluded_by(
+            [*pairs, *((scene.trace, self._traces[key]) for key, scene in self.subject.production.items())]
+        )
+
+    def _changed(self, scene: Scene) -> Trace:
+        assert self.mutant.change is not None
+        changed = self.mutant.change(scene)
+        if changed is not scene.trace:
+            check_trace(self.subject.spec, changed)
+        return changed
+
+    def _record(self, scenes: dict[Key, Scene]) -> None:
+        request = replace(self.subject.request, source=self.mutant.source)
+        bounds = [self.subject.spec.bind(self.subject.cases[key]) for key in scenes]
+        traces = record(request, bounds, limits=_LIMITS).traces
+        for (key, scene), trace in zip(scenes.items(), traces, strict=True):
+            same = form(trace) == form(scene.trace)
+            if not same:
+                check_trace(self.subject.spec, trace)
+            self._traces[key] = scene.trace if same else trace
