@@ -31,7 +31,6 @@ _DYNAMIC = {
     "step_budget": Reason.STEP_BUDGET,
     "unwritten_index": Reason.UNWRITTEN_READ,
     "unwritten_scalar": Reason.UNWRITTEN_READ,
-    "unwritten_predicate": Reason.UNWRITTEN_READ,
     "unbound_scalar": Reason.UNBOUND_SCALAR,
 }
 _PROBLEMS = {

@@ -158,7 +158,7 @@ class Recorder:
             raise self.located(refuse("dtype", f"unknown dtype {dtype!r}", "use an nl dtype such as nl.bfloat16"))
         if not isinstance(region, MemoryRegion):
             raise self.located(
-                refuse("buffer_region", f"buffer={region!r}", "use nl.sbuf, nl.psum, nl.shared_hbm or nl.private_hbm")
+                refuse("buffer", f"buffer={region!r}", "use nl.sbuf, nl.psum, nl.shared_hbm or nl.private_hbm")
             )
         space = region.space
         if space != "hbm" and extents == (1,):

@@ -24,7 +24,7 @@ def scalar_store(dst: NkiTensor, value: NkiScalar) -> None:
     """Write a scalar into a 1x1 tile of its width."""
     recorder = _live(dst, "scalar_store: dst")
     if not isinstance(value, NkiScalar):
-        raise refuse("scalar_value", f"scalar_store of {type(value).__name__}", "write constants with nisa.memset")
+        raise refuse("operand_type", f"scalar_store of {type(value).__name__}", "write constants with nisa.memset")
     if value.is_comparison:
         raise refuse("scalar_comparison", "scalar_store of a comparison", "compare on tiles, with nisa.tensor_scalar")
     if dst.dtype != value.dtype:

@@ -229,7 +229,7 @@ class NkiTensor(View):
     def _by_rows(self, view: NkiTensor, index: NkiTensor, stride: int) -> NkiTensor:
         if self._on_chip:
             raise refuse(
-                "indirect_space", f"rows of a tensor in {self._storage.space} chosen by a vector", "index an HBM tensor"
+                "buffer", f"rows of a tensor in {self._storage.space} chosen by a vector", "index an HBM tensor"
             )
         if self._dynamic is not None:
             self._check_dynamic(0, index)

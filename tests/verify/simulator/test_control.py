@@ -75,7 +75,7 @@ def test_int64_does_not_narrow():
         (lambda i: list(range(i)), "host_control_flow"),
         (lambda i: i > 3, "scalar_comparison"),
         (lambda i: (i > 3) + 1, "scalar_comparison"),
-        (lambda i: 3, "scalar_value"),
+        (lambda i: 3, "operand_type"),
     ],
 )
 def test_what_scalars_do_not_do(expression, expected):

@@ -178,14 +178,14 @@ def test_exchange_needs_two_cores_and_equal_tiles():
         nisa.sendrecv(tile, tile, 0, 0, 0)
         return x
 
-    assert rule(one_core, floats(4, 4), lnc=1) == "lnc"
+    assert rule(one_core, floats(4, 4), lnc=1) == "launch"
 
     def other_rank(x):
         tile = nl.load(x)
         nisa.sendrecv(tile, nl.zeros_like(tile), 2, 0, 0)
         return x
 
-    assert rule(other_rank, floats(4, 4)) == "rank"
+    assert rule(other_rank, floats(4, 4)) == "core_number"
 
     def other_shape(x):
         tile = nl.load(x)
@@ -234,7 +234,7 @@ def test_reading_the_other_core_s_data_needs_a_barrier():
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
-        (barrier(cores=(0,)), "rank"),
+        (barrier(cores=(0,)), "core_number"),
         (barrier(private=True), "buffer"),
         (lonely(0), "deadlock"),
         (lonely(1), "deadlock"),

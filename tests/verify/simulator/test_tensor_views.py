@@ -280,7 +280,7 @@ def test_views_of_one_tile_share_what_is_written():
         (lambda t: bool(t), "host_control_flow", lambda t: t.shape),
         (lambda t: int(t), "host_control_flow", lambda t: t.size),
         (lambda t: [x for x in t], "host_control_flow", lambda t: [t[i] for i in range(2)]),  # noqa: C416
-        (lambda t: t.vector_select(0, t), "indirect_space", lambda t: t.select(1, 0)),
+        (lambda t: t.vector_select(0, t), "buffer", lambda t: t.select(1, 0)),
     ],
 )
 def test_illegal_views_are_refused_and_their_neighbours_are_not(call, rule, neighbour):
@@ -328,7 +328,7 @@ def test_the_dimension_of_a_vector_select_stays_as_it_is():
     ("call", "rule"),
     [
         (lambda hbm, sb, idx: hbm.vector_select(1, idx), "indirect_dim"),
-        (lambda hbm, sb, idx: sb.vector_select(0, idx), "indirect_space"),
+        (lambda hbm, sb, idx: sb.vector_select(0, idx), "buffer"),
         (lambda hbm, sb, idx: sb.select(0, tensor((1, 1), dtype="int32")), "dynamic_partition"),
         (lambda hbm, sb, idx: hbm.select(0, idx), "index_tile"),
         (lambda hbm, sb, idx: hbm.select(0, tensor((1, 1), "psum", "int32")), "index_tile"),

@@ -145,7 +145,7 @@ class _LinearScan:
             "psum": "copy finished tiles to SBUF before starting more, or reuse a tile: there are 8 banks of 2 KiB",
         }[self.space]
         return LegalityError(
-            f"{self.space}_overflow",
+            "sbuf_overflow" if self.space == "sbuf" else "psum_overflow",
             f"{buffer.name} needs {size:,} bytes a partition and would bring {self.space.upper()} to "
             f"{max(self.live):,} of {self.limit:,}; the largest live tiles are {names}",
             fix,

@@ -40,10 +40,10 @@ class sendrecv:
 
     def check(site):
         if site.lnc != 2:
-            raise site.refuse("lnc", f"sendrecv at LNC {site.lnc}", "launch with kernel[2]")
+            raise site.refuse("launch", f"sendrecv at LNC {site.lnc}", "launch with kernel[2]")
         for name in ("send_to_rank", "recv_from_rank"):
             if site.attr(name) not in CORES:
-                raise site.refuse("rank", f"{name}={site.attr(name)!r}", "0 or 1")
+                raise site.refuse("core_number", f"{name}={site.attr(name)!r}", "0 or 1")
         if (site.shape("src"), site.dtype("src")) != (site.shape("dst"), site.dtype("dst")):
             raise site.refuse(
                 "operand_shapes",
@@ -102,7 +102,7 @@ class core_barrier:
         if not site.buffer("data").shared:
             raise site.refuse("buffer", "data is in private HBM", "a tensor of nl.shared_hbm, which both cores see")
         if site.attr("cores") != CORES:
-            raise site.refuse("rank", f"cores={site.attr('cores')}", "(0, 1)")
+            raise site.refuse("core_number", f"cores={site.attr('cores')}", "(0, 1)")
 
     def run(m, site):
         if m.lnc == 1:

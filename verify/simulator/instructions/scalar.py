@@ -177,7 +177,7 @@ class activate2:
         if site.attr("reduce_op") not in (None, *REDUCTIONS):
             raise site.refuse("operator", f"reduce_op={site.attr('reduce_op')}", f"one of {', '.join(REDUCTIONS)}")
         if site.attr("reduce_cmd") in ("reduce", "reset_reduce") and not site.attr("reduce_op"):
-            raise site.refuse("reduce_op", f"reduce_cmd={site.attr('reduce_cmd')} without reduce_op", "name one")
+            raise site.refuse("operand_missing", f"reduce_cmd={site.attr('reduce_cmd')} without reduce_op", "name one")
 
     def run(m, site):
         value = m.f32("data")

@@ -324,7 +324,7 @@ class scalar_tensor_tensor:
             check_op(site, "reduce_op", reduces=True, among=REDUCTIONS)
             check_accumulator(site, ("reset_reduce", "reduce"))
         elif site.has("reduce_res"):
-            raise site.refuse("reduce_op", "reduce_res without reduce_op", "name the reduction")
+            raise site.refuse("operand_missing", "reduce_res without reduce_op", "name the reduction")
 
     def run(m, site):
         op0, op1 = ALU[site.attr("op0")], ALU[site.attr("op1")]
