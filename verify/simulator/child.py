@@ -18,6 +18,7 @@ import dataclasses
 import enum
 import functools
 import math
+import re
 import sys
 import typing
 from types import ModuleType, TracebackType
@@ -38,6 +39,7 @@ from nkismith.verify.simulator.tensor import NkiTensor
 FILE, MODULE = "kernel.py", "kernel"
 ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (__future__, math, functools, dataclasses, enum, typing)}
 _TEXT = 2000  # characters of a message that the judge has use for
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def main(request: bytes) -> bytes:
@@ -116,10 +118,15 @@ def _record(kernel: Any, case: Any, asked: dict[str, Any]) -> dict[str, Any]:
 def _error(error: BaseException, kind: str) -> list[Any]:
     line = _line(error)
     if isinstance(error, LegalityError):
-        return ["legality", error.rule, error.what[:_TEXT], error.fix[:_TEXT], error.line or line]
+        return ["legality", error.rule, _words(error.what), _words(error.fix), error.line or line]
     if isinstance(error, UnsupportedInstruction):
-        return ["unsupported", "unsupported_instruction", str(error)[:_TEXT], "", line]
-    return [kind, type(error).__name__, f"{type(error).__name__}: {error}"[:_TEXT], "", line]
+        return ["unsupported", "unsupported_instruction", _words(error), "", line]
+    return [kind, type(error).__name__, _words(f"{type(error).__name__}: {error}"), "", line]
+
+
+def _words(message: object) -> str:
+    """A message without addresses of objects, which would make the same failure differ from process to process."""
+    return _ADDRESS.sub("", str(message))[:_TEXT]
 
 
 def _line(error: BaseException) -> int | None:

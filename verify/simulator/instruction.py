@@ -22,6 +22,7 @@ from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
 
+_PACKAGE = __name__.rpartition(".")[0]  # of this simulator
 ON_CHIP = ("sbuf", "psum")
 SBUF = ("sbuf",)
 PSUM = ("psum",)
@@ -287,8 +288,13 @@ def _check_scopes(record: recorder.Recorder, *tensors: Any) -> None:
             record.check_live(tensor)
 
 
+def _ours(value: Any) -> bool:
+    """Whether NKI made `value`: an object of the kernel that has the same fields means nothing on the device."""
+    return str(getattr(value, "__module__", None)).startswith(_PACKAGE)
+
+
 def _tile(op: str, name: str, value: Any) -> Any:
-    data = getattr(value, "data", None)  # a tile grid hands over its operand
+    data = getattr(value, "data", None) if _ours(value) else None  # a tile grid hands over its operand
     if isinstance(data, NkiTensor):
         return data.operand()
     raise refuse(
@@ -317,7 +323,7 @@ _SHORT = {"max": "maximum", "min": "minimum"}  # the pages write reduce_op=nl.ma
 
 
 def _op(op: str, name: str, value: Any) -> str:
-    found = getattr(value, "nki_op", None) or _SHORT.get(getattr(value, "__name__", ""))
+    found = (getattr(value, "nki_op", None) or _SHORT.get(getattr(value, "__name__", ""))) if _ours(value) else None
     if not isinstance(found, str):
         raise refuse("operator", f"nisa.{op}: {name}={value!r} is not an operator", "pass e.g. nl.add or nl.exp")
     return found if op == "tensor_partition_reduce" else _SHORT.get(found, found)
@@ -333,8 +339,9 @@ def _enum(op: str, name: str, value: Any, default: Any) -> Any:
     if not isinstance(value, Enum):
         kind = type(default).__name__ if isinstance(default, Enum) else "an enumeration"
         raise refuse("enum_value", f"nisa.{op}: {name}={value!r}", f"use a member of nki.isa.{kind}")
-    if isinstance(default, Enum) and type(value).__name__ != type(default).__name__:
-        raise refuse("enum_value", f"nisa.{op}: {name}={value}", f"use a member of nki.isa.{type(default).__name__}")
+    if not _ours(value) or (isinstance(default, Enum) and type(value).__name__ != type(default).__name__):
+        kind = type(default).__name__ if isinstance(default, Enum) else type(value).__name__
+        raise refuse("enum_value", f"nisa.{op}: {name}={value}", f"use a member of nki.isa.{kind}")
     return value.name
 
 
