@@ -304,6 +304,7 @@ def _tile(op: str, name: str, value: Any) -> Any:
 
 
 def _many(operands: dict[str, Any], name: str, values: Any) -> None:
+    _check_scopes(recorder.current(), *values)
     for i, value in enumerate(values):
         operands[f"{name}{i}"] = value.operand() if type(value) is NkiTensor else _tile("dma_compute", name, value)
 

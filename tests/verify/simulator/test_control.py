@@ -351,6 +351,24 @@ def test_a_tile_of_a_loop_body_ends_with_the_loop():
     assert simulated(kernel, int32(1), True)[0, 0] == 0
 
 
+def test_also_as_one_of_several_operands():
+    def kernel(x, inside):
+        kept = [nl.zeros((1, 1), nl.float32)]
+
+        def body(i):
+            tile = nl.zeros((1, 1), nl.float32)
+            if not inside:
+                kept.append(tile)
+
+        nl.fori_loop(0, 1, body)
+        nisa.dma_compute(kept[0], [kept[0], kept[-1]], nl.add)
+        nisa.dma_copy(x, kept[0])
+        return x
+
+    assert rule(kernel, np.ones((1, 1), np.float32), False) == "loop_scope"
+    assert simulated(kernel, np.ones((1, 1), np.float32), True)[0, 0] == 0
+
+
 def test_a_loop_body_starts_with_unwritten_tiles_every_time():
     def kernel(x, count):
         out = output((1, 1))
