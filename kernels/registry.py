@@ -207,13 +207,11 @@ def _readable(record: Mapping[str, Any]) -> str:
         if len(line) <= LINE or not isinstance(value, Mapping | list):
             return line
         inner = margin + " "
-        pairs = isinstance(value, Mapping)
-        items = (
-            [f"{json.dumps(k)}: {text(v, inner)}" for k, v in value.items()]
-            if pairs
-            else [text(v, inner) for v in value]
-        )
-        opening, closing = "{}" if pairs else "[]"
+        if isinstance(value, Mapping):
+            items = [f"{json.dumps(k)}: {text(v, inner)}" for k, v in value.items()]
+        else:
+            items = [text(v, inner) for v in value]
+        opening, closing = "{}" if isinstance(value, Mapping) else "[]"
         return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{margin}{closing}"
 
     return text(json.loads(json.dumps(record)), "") + "\n"
