@@ -30,7 +30,7 @@ from nkismith.verify.simulator import wire
 from nkismith.verify.simulator.draft_state import digests
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
 from nkismith.verify.simulator.install import install
-from nkismith.verify.simulator.kernel import TensorType, record, unwrap
+from nkismith.verify.simulator.kernel import TensorType, record
 from nkismith.verify.simulator.language.grids import NkiGrid
 from nkismith.verify.simulator.recorder import NkiInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
@@ -107,7 +107,7 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 def _record(kernel: Any, case: Any, asked: dict[str, Any]) -> dict[str, Any]:
     arguments = tuple(TensorType(tuple(shape), dtype) for shape, dtype in case)
     try:
-        trace, _ = record(unwrap(kernel), arguments, target=asked["target"], sdk=asked["sdk"], lnc=asked["lnc"])
+        trace, _ = record(kernel, arguments, target=asked["target"], sdk=asked["sdk"], lnc=asked["lnc"])
         return {"trace": wire.encode(trace)}
     except MemoryError:
         raise
