@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,9 +140,10 @@ def record(
             recorder.shared, recorder.files = recorders[0].shared, recorders[0].files
         recorders.append(recorder)
         with recording(recorder):
-            arguments = bind(plain, args, kwargs or {}, recorder, inputs)
+            with located_at(plain):
+                arguments = bind(plain, args, kwargs or {}, recorder, inputs)
             results.append(plain(*arguments.args, **arguments.kwargs))
-            try:
+            with located_at(plain):
                 outputs = flatten(results[-1])
                 for tensor in outputs:
                     _check_output(tensor, inputs, buffers)
@@ -153,9 +155,6 @@ def record(
                     )  # fmt: skip
                 if isinstance(function, Kernel):
                     recorder.schedule(function.schedule)
-            except LegalityError as error:
-                _locate(error, plain)
-                raise
     return finish(getattr(plain, "__name__", "kernel"), recorders, inputs, first), results[0]
 
 
@@ -168,6 +167,9 @@ def bind(
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
         raise SimulatorError(f"{getattr(function, '__name__', 'kernel')}: {error}") from error
+    for name, parameter in bound.signature.parameters.items():
+        if isinstance(parameter.default, list) and name not in bound.arguments:
+            raise refuse("argument_list", f"the default of {name} is a list", "make it a tuple")
     region = MemoryRegion.shared_hbm if recorder.lnc > 1 else MemoryRegion.private_hbm
     known = iter(list(inputs))
 
@@ -213,9 +215,13 @@ def _check_output(tensor: NkiTensor, inputs: list[NkiTensor], buffers: list[Buff
         raise LegalityError("indirect_view", what, "return the whole tensor", line)
 
 
-def _locate(error: LegalityError, function: Any) -> None:
-    """Give an error that no line of the kernel raised the line of the kernel itself."""
-    code = getattr(function, "__code__", None)
-    if code is not None:
-        error.line = error.line or code.co_firstlineno
-        error.file = error.file or Path(code.co_filename).name
+@contextmanager
+def located_at(function: Any) -> Iterator[None]:
+    """Give errors that no line of the kernel raises the line of the kernel itself."""
+    try:
+        yield
+    except LegalityError as error:
+        code = getattr(function, "__code__", None)
+        if code is not None and error.line is None:
+            error.line, error.file = code.co_firstlineno, Path(code.co_filename).name
+        raise

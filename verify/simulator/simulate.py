@@ -22,7 +22,7 @@ from nkismith.verify.simulator.dtypes import STORAGE, named
 from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.execute import Execution, collect, execute
 from nkismith.verify.simulator.hardware import Target, target
-from nkismith.verify.simulator.kernel import Kernel, TensorType, record, unwrap
+from nkismith.verify.simulator.kernel import Kernel, TensorType, located_at, record, unwrap
 from nkismith.verify.simulator.machine import Machine
 from nkismith.verify.simulator.memory import Memory
 from nkismith.verify.simulator.recorder import current
@@ -153,8 +153,9 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
         given.append(value)
         return TensorType(array.shape, str(named(array.dtype)))
 
-    described = tuple(replaced(str(i), a, is_array, describe) for i, a in enumerate(args))
-    named_args = {k: replaced(k, v, is_array, describe) for k, v in kwargs.items()}
+    with located_at(unwrap(kernel)):
+        described = tuple(replaced(str(i), a, is_array, describe) for i, a in enumerate(args))
+        named_args = {k: replaced(k, v, is_array, describe) for k, v in kwargs.items()}
     live = _Live(chip, arrays, watch) if lnc == 1 else None
     if not isinstance(kernel, Kernel):
         kernel = Kernel(unwrap(kernel))

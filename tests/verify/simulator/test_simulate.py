@@ -239,6 +239,16 @@ class TestArguments:
         with pytest.raises(LegalityError) as caught:
             nki.simulate(kernel)([self.a, self.b])
         assert caught.value.rule == "argument_list"
+        assert caught.value.line == kernel.function.__code__.co_firstlineno
+
+    def test_lists_as_defaults_are_refused(self):
+        def kernel(x, shape=[4, 8]):  # noqa: B006
+            return copy(x)
+
+        nki.simulate(kernel)(self.a, (4, 8))
+        with pytest.raises(LegalityError) as caught:
+            nki.simulate(kernel)(self.a)
+        assert caught.value.rule == "argument_list"
 
     def test_a_wrong_call_names_the_kernel(self):
         with pytest.raises(SimulatorError, match=r"scaled.*argument"):
