@@ -84,19 +84,10 @@ def profile(source: str, op: str, target: str = "trn2", lnc: int = 1) -> dict[st
 
 @_tool
 def explain(code: str) -> str:
-    """What a reason code of a verdict, or a rule of the lint, means, why it exists, and what to do about it."""
-    from nkismith.verify.lint.rule import RULES
-    from nkismith.verify.reasons import EXPLANATIONS, Reason
+    """What a reason code of a verdict, a rule of the lint or a legality rule means, why, and what to do about it."""
+    from nkismith.verify import pages
 
-    if code in RULES:
-        rule = RULES[code]
-        return f"{rule.what}\n\n{rule.why}\n\nRefused:\n\n{rule.bad}\n\nAccepted:\n\n{rule.good}\n"
-    try:
-        page = EXPLANATIONS[Reason(code)]
-    except ValueError:
-        known = ", ".join([*(str(reason) for reason in Reason), *RULES])
-        raise ToolError(f"No reason code or rule is called {code!r}. There are: {known}.") from None
-    return f"Stage: {page.stage}\n\n{page.meaning}\n\nUsual cause: {page.cause}\n\nFix: {page.fix}\n"
+    return pages.explain(code)
 
 
 @_tool

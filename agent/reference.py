@@ -1,4 +1,4 @@
-"""docs/cli.md from the commands' own help: `python -m nkismith.agent.reference > docs/cli.md`."""
+"""docs/cli.md from the commands' own help; `python docs/generate.py` writes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 110
 _INTRODUCTION = """\
 # Command line
 
-Generated from `--help`; `python -m nkismith.agent.reference > docs/cli.md` writes it anew.
+Generated from `--help`; `python docs/generate.py` writes it anew.
 
 Exit codes: 0 done or accepted; 1 rejected or not met; 2 wrong use or a failure of nkismith (one line on stderr);
 3 waiting for a hand-off reply. `--json` answers on stdout with the field names of the Python API.
@@ -30,7 +30,3 @@ def markdown() -> str:
             with command.make_context(name, [], parent=top, resilient_parsing=True) as context:
                 sections.append(f"## {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
     return "\n".join(sections)
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

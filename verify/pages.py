@@ -1,36 +1,79 @@
-"""docs/reasons and docs/lint, rendered from the tables in code: `python -m nkismith.verify.pages [docs]`."""
+"""The pages below docs that are rendered from tables in code: reasons, lint and legality rules, instructions.
 
-import sys
+`python docs/generate.py` writes them; `explain` gives the pages of one code.
+"""
+
+from __future__ import annotations
+
+import difflib
 from pathlib import Path
 
-from nkismith.verify.lint.rule import RULES, Rule
-from nkismith.verify.reasons import EXPLANATIONS, Reason
+from nkismith.verify.lint.rule import RULES as LINT
+from nkismith.verify.lint.rule import Rule as LintRule
+from nkismith.verify.reasons import EXPLANATIONS, Reason, of_rule
+from nkismith.verify.simulator.cards import card, public
+from nkismith.verify.simulator.legality.rules import RULES as LEGALITY
+from nkismith.verify.simulator.legality.rules import SECTIONS
+from nkismith.verify.simulator.legality.rules import Rule as LegalityRule
 
+FOLDERS = ("reasons", "lint", "legality", "instructions")
 _LINE = 100  # characters of an example's line that are shown
+
+
+class UnknownCode(Exception):
+    """Nothing has this name: no reason, no lint rule, no legality rule. The message names near ones."""
+
+
+def explain(code: str) -> str:
+    """The Markdown of a reason code, a lint rule or a legality rule; of all that share the name. Raises UnknownCode."""
+    found = [_reason(Reason(code))] if code in EXPLANATIONS else []
+    found += [_lint(LINT[code])] if code in LINT else []
+    found += [_legality(LEGALITY[code])] if code in LEGALITY else []
+    if not found:
+        known = [*Reason, *LINT, *LEGALITY]
+        near = difflib.get_close_matches(code, known, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(dict.fromkeys(known))}."
+        raise UnknownCode(f"No reason, lint rule or legality rule is called {code!r}. {hint}")
+    return "\n".join(found)
 
 
 def pages() -> dict[str, str]:
     """Every page: path below docs -> Markdown."""
+    cards = [card(name) for name in public()]
     found = {f"reasons/{reason}.md": _reason(reason) for reason in Reason}
-    found |= {f"lint/{rule.name}.md": _rule(rule) for rule in RULES.values()}
+    found |= {f"lint/{rule.name}.md": _lint(rule) for rule in LINT.values()}
+    found |= {f"legality/{rule.name}.md": _legality(rule) for rule in LEGALITY.values()}
+    found |= {f"instructions/{one.name}.md": one.markdown() for one in cards}
     found["reasons/README.md"] = _index(
         "Reasons of a verdict",
         "What the code in a verdict means. A rejected draft carries one; with `illegal`, and with those of lint, "
         "comes the name of the rule.",
-        {reason.value: EXPLANATIONS[reason].meaning for reason in Reason},
+        _entries({reason.value: EXPLANATIONS[reason].meaning for reason in Reason}),
     )
     found["lint/README.md"] = _index(
         "Lint rules",
         "What a draft's source may contain. Everything is read before any of it runs.",
-        {rule.name: rule.what for rule in RULES.values()},
+        _entries({rule.name: rule.what for rule in LINT.values()}),
+    )
+    found["legality/README.md"] = _index(
+        "Legality rules",
+        "What the hardware and the API take. Whatever no rule allows is refused, with the line, what was seen, the "
+        "limit and the way out.",
+        "\n".join(f"## {title}\n\n{_entries({r.name: r.what for r in rules})}" for title, rules in SECTIONS.items()),
+    )
+    rows = [f"| [{c.name}]({c.name}.md) | {', '.join(c.engines)} | {c.meaning.splitlines()[0]} |" for c in cards]
+    found["instructions/README.md"] = _index(
+        "Instructions",
+        "`nki.isa` as the simulator defines it: signature, engines, limits, cost.",
+        "\n".join(["| instruction | engines | meaning |", "|---|---|---|", *rows]) + "\n",
     )
     return found
 
 
 def write(docs: Path) -> None:
-    """Write all pages below `docs` and remove those of codes and rules that are gone."""
+    """Write all pages below `docs` and remove those of codes, rules and instructions that are gone."""
     wanted = pages()
-    for folder in ("reasons", "lint"):
+    for folder in FOLDERS:
         (docs / folder).mkdir(parents=True, exist_ok=True)
         for old in (docs / folder).glob("*.md"):
             if f"{folder}/{old.name}" not in wanted:
@@ -41,7 +84,11 @@ def write(docs: Path) -> None:
 
 def _reason(reason: Reason) -> str:
     e = EXPLANATIONS[reason]
-    rules = [f"[`{r.name}`](../lint/{r.name}.md)" for r in RULES.values() if r.reason is reason]
+    rules = [f"[`{r.name}`](../lint/{r.name}.md)" for r in LINT.values() if r.reason is reason]
+    if reason is Reason.ILLEGAL:
+        rules.append("those of [legality](../legality/README.md)")
+    else:
+        rules += [f"[`{name}`](../legality/{name}.md)" for name in LEGALITY if of_rule(name) is reason]
     found_by = f"\n**Rules.** {', '.join(rules)}\n" if rules else ""
     return (
         f"# `{reason}`\n\nStage: {e.stage}\n\n{e.meaning}\n\n"
@@ -49,11 +96,19 @@ def _reason(reason: Reason) -> str:
     )
 
 
-def _rule(rule: Rule) -> str:
+def _lint(rule: LintRule) -> str:
     until = f" Applies to SDKs before {rule.before[0]}.{rule.before[1]}." if rule.before else ""
     return (
         f"# `{rule.name}`\n\nReason: [`{rule.reason}`](../reasons/{rule.reason}.md).{until}\n\n{rule.what}\n\n"
         f"**Why.** {rule.why}\n\nRefused:\n\n{_code(rule.bad)}\nAccepted:\n\n{_code(rule.good)}"
+    )
+
+
+def _legality(rule: LegalityRule) -> str:
+    reason = of_rule(rule.name)
+    return (
+        f"# `{rule.name}`\n\nReason: [`{reason}`](../reasons/{reason}.md).\n\n{rule.what}\n\n"
+        f"**Why.** {rule.why}\n\n**How to fix it.** {rule.fix}\n\nSource: {rule.source}.\n"
     )
 
 
@@ -63,10 +118,9 @@ def _code(source: str) -> str:
     return f"{fence}python\n{shown}\n{fence}\n"
 
 
-def _index(title: str, text: str, entries: dict[str, str]) -> str:
-    lines = [f"- [`{name}`]({name}.md): {about}" for name, about in entries.items()]
-    return f"# {title}\n\n{text}\n\n" + "\n".join(lines) + "\n"
+def _entries(abouts: dict[str, str]) -> str:
+    return "".join(f"- [`{name}`]({name}.md): {about}\n" for name, about in abouts.items())
 
 
-if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
+def _index(title: str, text: str, entries: str) -> str:
+    return f"# {title}\n\n{text}\n\n{entries}"

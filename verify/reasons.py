@@ -240,3 +240,17 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Check that all inputs are read and all outputs computed; otherwise report it.",
     ),
 }
+
+_OF_RULE = {
+    "dynamic_bounds": Reason.OUT_OF_BOUNDS,
+    "step_budget": Reason.STEP_BUDGET,
+    "unwritten_index": Reason.UNWRITTEN_READ,
+    "unwritten_scalar": Reason.UNWRITTEN_READ,
+    "unwritten_output": Reason.UNWRITTEN_OUTPUT,
+    "unbound_scalar": Reason.UNBOUND_SCALAR,
+}
+
+
+def of_rule(name: str) -> Reason:
+    """The reason that a verdict gives when a legality rule refuses the draft."""
+    return _OF_RULE.get(name, Reason.ILLEGAL)

@@ -17,7 +17,7 @@ from nkismith.verify.cases import Trial, draw
 from nkismith.verify.compare import Comparison, compare
 from nkismith.verify.failure import Failure
 from nkismith.verify.precision import check_precision
-from nkismith.verify.reasons import Reason
+from nkismith.verify.reasons import Reason, of_rule
 from nkismith.verify.reference import Expected, expected
 from nkismith.verify.simulator import legality
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
@@ -26,13 +26,6 @@ from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.machine import STEP_BUDGET
 from nkismith.verify.simulator.trace import Trace, walk
 
-_DYNAMIC = {
-    "dynamic_bounds": Reason.OUT_OF_BOUNDS,
-    "step_budget": Reason.STEP_BUDGET,
-    "unwritten_index": Reason.UNWRITTEN_READ,
-    "unwritten_scalar": Reason.UNWRITTEN_READ,
-    "unbound_scalar": Reason.UNBOUND_SCALAR,
-}
 _PROBLEMS = {
     "missing": Reason.WRONG_ARITY,
     "shape": Reason.WRONG_SHAPE,
@@ -186,5 +179,4 @@ def dynamic(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         return call(*args, **kwargs)
     except LegalityError as error:
-        reason = _DYNAMIC.get(error.rule, Reason.ILLEGAL)
-        raise Failure(reason, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
+        raise Failure(of_rule(error.rule), error.what, fix=error.fix, line=error.line, rule=error.rule) from error

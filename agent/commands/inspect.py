@@ -1,4 +1,4 @@
-"""Commands that show what there is: kernels, show, report, lessons."""
+"""Commands that show what there is: kernels, show, explain, report, lessons."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nkismith.agent.commands.options import Json, Lnc, SpecDir, Target, check_ma
 def register(app: typer.Typer) -> None:
     app.command()(kernels)
     app.command()(show)
+    app.command()(explain)
     app.command()(report)
     app.command()(lessons)
 
@@ -83,6 +84,26 @@ def show(
         print(f"kernel  {kernel.path}  {kernel.scope}{_time(kernel)}")
         if kernel.stale:
             print(f"        {kernel.stale}")
+    return 0
+
+
+def explain(
+    code: Annotated[str, typer.Argument(help="Reason of a verdict, or the rule of the lint or of legality behind it.")],
+    json: Json = False,
+) -> int:
+    """Explain a code of a verdict: what it means, why it is so, and what to do about it.
+
+    \b
+    nkismith explain mismatch
+    nkismith explain partition_limit
+    """
+    from nkismith.verify import pages
+
+    page = pages.explain(code)
+    if json:
+        emit({"code": code, "text": page})
+    else:
+        print(page, end="")
     return 0
 
 

@@ -34,11 +34,12 @@ def talk(*calls):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_client_gets_ops_lint_cards_and_explanations(op_dir):
-    names, (ops, findings, card, page, unknown, nearest) = talk(
+    names, (ops, findings, card, page, rule, unknown, nearest) = talk(
         ("list_ops", {}),
         ("lint", {"source": SOURCE, "op": str(op_dir)}),
         ("instruction_card", {"name": "nisa.nc_matmul"}),
         ("explain", {"code": "mismatch"}),
+        ("explain", {"code": "partition_limit"}),
         ("explain", {"code": "no_such_code"}),
         ("lint", {"source": SOURCE, "op": "rope3d"}),
     )
@@ -46,6 +47,7 @@ def test_a_client_gets_ops_lint_cards_and_explanations(op_dir):
     assert "rope_3d" in json.dumps(ops.structured_content)
     assert "eval" in json.dumps(findings.structured_content) and '"line": 8' in json.dumps(findings.structured_content)
     assert "stationary" in json.dumps(card.structured_content)
-    assert "Fix:" in json.dumps(page.structured_content)
+    assert "**How to fix it.**" in json.dumps(page.structured_content)
+    assert "at most 128 partitions" in json.dumps(rule.structured_content)
     assert unknown.is_error and "no_such_code" in unknown.content[0].text
     assert nearest.is_error and "Did you mean 'rope_3d'" in nearest.content[0].text

@@ -1,13 +1,15 @@
-"""Every reason code and every lint rule has a page, and the pages are those of the tables."""
+"""Every reason, lint rule, legality rule and instruction has a page, and the pages are those of the tables."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from nkismith.verify.pages import pages, write
+from nkismith.verify.pages import FOLDERS, UnknownCode, explain, pages, write
 from nkismith.verify.reasons import EXPLANATIONS, Reason
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES = pages()
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -19,15 +21,14 @@ def test_every_reason_is_explained(reason):
         assert text.endswith(".")
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.parametrize("name", PAGES)
 def test_the_committed_page_is_the_rendered_one(name):
-    fix = "python -m nkismith.verify.pages"
-    assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], f"run {fix}"
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name], "run python docs/generate.py"
 
 
 def test_there_is_no_page_without_a_code_or_rule():
-    on_disk = {str(path.relative_to(DOCS)) for folder in ("reasons", "lint") for path in (DOCS / folder).iterdir()}
-    assert on_disk == set(pages())
+    on_disk = {str(path.relative_to(DOCS)) for folder in FOLDERS for path in (DOCS / folder).iterdir()}
+    assert on_disk == set(PAGES)
 
 
 def test_writing_removes_pages_of_codes_that_are_gone(tmp_path):
@@ -39,8 +40,33 @@ def test_writing_removes_pages_of_codes_that_are_gone(tmp_path):
 
 
 def test_a_page_says_what_why_and_shows_both_kinds():
-    page = pages()["lint/exception_handling.md"]
+    page = PAGES["lint/exception_handling.md"]
     assert "No try statement" in page
     assert "**Why.**" in page
     assert page.index("Refused:") < page.index("except Exception") < page.index("Accepted:")
     assert "(../reasons/environment_dependent.md)" in page
+
+
+def test_links_between_pages_lead_somewhere():
+    for name, text in PAGES.items():
+        for link in re.findall(r"\]\(([^)]+\.md)\)", text):
+            assert str(((DOCS / name).parent / link).resolve().relative_to(DOCS)) in PAGES, (name, link)
+
+
+def test_a_code_is_explained_whatever_table_it_is_from():
+    assert "at most 128 partitions" in explain("partition_limit")
+    assert "No try statement" in explain("exception_handling")
+    assert "differs from the reference" in explain("mismatch")
+
+
+def test_a_name_that_is_both_reason_and_rule_is_explained_as_both():
+    both = explain("step_budget")
+    assert both.count("# `step_budget`") == 2
+    assert "[`step_budget`](../reasons/step_budget.md)" in both
+
+
+def test_an_unknown_code_names_the_nearest():
+    with pytest.raises(UnknownCode, match="partition_limit"):
+        explain("partition_limits")
+    with pytest.raises(UnknownCode, match="mismatch"):
+        explain("")
