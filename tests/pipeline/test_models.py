@@ -60,8 +60,3 @@ def test_one_message_names_what_is_wrong_in_any_of_the_files(folder):
 def test_a_folder_without_a_diffusion_model_is_refused(tmp_path):
     with pytest.raises(WeightsError, match=r"rolling_forcing_dmd\.pt"):
         Weights.load(tmp_path, CONFIG)
-
-
-def test_random_models_come_with_a_text_encoder():
-    embeds = Weights.random(CONFIG).text("")
-    assert embeds.shape == (CONFIG.text_len, CONFIG.text_dim)
