@@ -169,7 +169,8 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
         done = execute(trace, arrays, precise=precise(), attach=watch.attach, console=print)
     _check_written(trace, done)
     for line, text in dict.fromkeys(done.warnings):
-        warnings.warn(f"{trace.files[0]}:{line}: {text}", NkiWarning, stacklevel=3)
+        where = f"{_file(trace)}:{line}" if _file(trace) else f"line {line}"
+        warnings.warn(f"{where}: {text}", NkiWarning, stacklevel=3)
     _update(given, arrays, done)
     outputs = iter(done.outputs)
     return _rebuild(structure, outputs, any(is_torch(g) for g in given))
@@ -186,8 +187,13 @@ def _check_written(trace: Trace, done: Execution) -> None:
                 f"{buffer.name}: nothing wrote {len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}",
                 "write every element, or return a view of the part that is written",
                 buffer.line or None,
-                trace.files[0],
+                _file(trace),
             )
+
+
+def _file(trace: Trace) -> str:
+    """The source file, if the kernel has one: lines of tensors and warnings do not tell which."""
+    return trace.files[0] if len(trace.files) == 1 else ""
 
 
 def _update(given: list[Any], arrays: list[np.ndarray], done: Execution) -> None:
