@@ -34,6 +34,7 @@ class Draft:
     op: str
     refused: frozenset[Reason]  # empty for honest ones
     lint_alone: bool  # lint must find it; else only a later stage can
+    open: str  # why it is not refused yet
 
     @property
     def spec(self):
@@ -42,16 +43,18 @@ class Draft:
 
 def drafts(folder):
     for path in sorted((HERE / folder).glob("*.py")):
-        header = dict(re.findall(r"(?m)^# (op|refused|by|what): (.+)$", path.read_text()))
+        header = dict(re.findall(r"(?m)^# (op|refused|by|open|what): (.+)$", path.read_text()))
         codes = frozenset(Reason(code) for code in header.get("refused", "").split(",") if code)
         assert header["what"]
-        yield Draft(path, header["op"], codes, bool(codes & LINT_REASONS) and "by" not in header)
+        lint_alone = bool(codes & LINT_REASONS) and "by" not in header
+        yield Draft(path, header["op"], codes, lint_alone, header.get("open", ""))
 
 
 def parameters(found, always=lambda draft: draft.path.stem in ALWAYS):
     """Those that run always, and the rest under the mark `acceptance`."""
     for draft in found:
         marks = [] if always(draft) else [pytest.mark.acceptance]
+        marks += [pytest.mark.xfail(reason=draft.open)] if draft.open else []
         yield pytest.param(draft, id=draft.path.stem, marks=marks)
 
 
