@@ -35,11 +35,14 @@ class Expected:
 
     values: float64, or int64 for integer tensors. spread: float64, same shape, root mean square over the patterns.
     unit: relative size of the moves, the unit roundoff of the coarsest float tensor of the case.
+    inner: float64, same shape: how far the reference's own formula is off when it is evaluated in float32, root mean
+    square over the patterns. It is what log(1 + tiny) or a difference of large intermediates costs any kernel.
     """
 
     values: dict[str, np.ndarray]
     spread: dict[str, np.ndarray]
     unit: float
+    inner: dict[str, np.ndarray]
 
 
 def unit_roundoff(dtype: str) -> float:
@@ -69,17 +72,30 @@ def expected(spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, se
         values = run(spec, bound, exact)
         squares = {name: np.zeros(v.shape) for name, v in values.items()}
         if all(_match(spec, name) != "close" for name in values):
-            return Expected(values, squares, unit)
+            return Expected(values, squares, unit, squares)
+        inner = {name: np.zeros(v.shape) for name, v in values.items()}
         for move, count, share in ((_by_signs, patterns - patterns // 2, 1.0), (_evenly, patterns // 2, 0.5)):
             mean = {name: np.zeros(v.shape) for name, v in values.items()}
             for _ in range(count):
                 moved = {
                     n: move(t, unit, generator).to(working) if t.is_floating_point() else t for n, t in exact.items()
                 }
-                for name, value in run(spec, bound, moved).items():
+                for name, value in (results := run(spec, bound, moved)).items():
                     mean[name] += np.square(_difference(value, values[name])) / count
+                if working is torch.float64 and patterns > 1:
+                    for name, value in _in_float32(spec, bound, moved).items():
+                        inner[name] += np.square(_difference(value, results[name])) / patterns
             squares = {name: np.maximum(squares[name], share * mean[name]) for name in squares}
-    return Expected(values, {n: np.sqrt(_pooled(s)) for n, s in squares.items()}, unit)
+    roots = [{n: np.sqrt(_pooled(s)) for n, s in found.items()} for found in (squares, inner)]
+    return Expected(values, roots[0], unit, roots[1])
+
+
+def _in_float32(spec: OpSpec, bound: Bound, moved: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The reference evaluated in float32; nothing where it insists on another precision."""
+    try:
+        return run(spec, bound, {n: t.to(torch.float32) if t.is_floating_point() else t for n, t in moved.items()})
+    except SpecError:
+        return {}
 
 
 def _cost(bound: Bound) -> float:

@@ -1,9 +1,10 @@
 """How far a right kernel may be from the float64 reference, element by element.
 
-    c * (u_out*|ref| + u_acc*sqrt(n)*B + min(spread, cap))
+    c * (u_out*|ref| + u_acc*sqrt(n)*B + min(spread, cap) + min(inner, cap))
 
 u_out is the unit roundoff of the output's dtype; n the number of terms an output element sums; u_acc the unit of the
-accumulation dtype; spread what rounding the inputs does to this element (`verify/reference.py`); B = max(|ref|,
+accumulation dtype; spread what rounding the inputs does to this element, inner what evaluating the reference in
+float32 does to it (both measured, `verify/reference.py`); B = max(|ref|,
 spread/unit) the size of the terms; cap a quarter of the largest value in the element's row, which no single error
 may exceed on the ground of ill-conditioned inputs. Derivation and measured figures: docs/tolerance.md.
 """
@@ -34,5 +35,6 @@ def allowed_error(spec: OpSpec, bound: Bound, expected: Expected, name: str, dty
     else:
         largest = magnitude.max(axis=-1, keepdims=True)
     factor = spec.tolerance.factor if spec.tolerance else 1.0
-    error = factor * (unit_roundoff(dtype) * magnitude + accumulated + np.minimum(spread, CAP * largest)) + FLUSHED
+    measured = np.minimum(spread, CAP * largest) + np.minimum(expected.inner[name], CAP * largest)
+    error = factor * (unit_roundoff(dtype) * magnitude + accumulated + measured) + FLUSHED
     return np.where(finite, error, 0.0)

@@ -7,6 +7,7 @@ from nkismith.kernels import spec as specs
 from nkismith.kernels.spec import Case, SpecError
 from nkismith.verify import cases, reference
 from nkismith.verify.cases import Trial
+from nkismith.verify.compare import compare
 
 from . import own_specs
 
@@ -118,3 +119,44 @@ def test_threads_are_given_back():
     with reference.threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+CROSS_ENTROPY = """
+op: cross_entropy
+summary: Cross-entropy loss of each row of logits against a label.
+maths: loss[n] = log(sum_v exp(logits[n, v])) - logits[n, labels[n]]
+dims: {N: {min: 1, max: 64}, V: {min: 1, max: 512}}
+inputs:
+  logits: {shape: [N, V], dtype: float32}
+  labels: {shape: [N], dtype: int32, values: "0 <= labels < V"}
+outputs: {loss: {shape: [N], dtype: float32}}
+reduction: V
+work: {hbm_read: "N*V*4 + N*4", hbm_write: "N*4"}
+cases:
+  smoke: [{N: 30, V: 5}]
+  edge: [{N: 1, V: 1}, {N: 33, V: 130}]
+  production: [{N: 64, V: 512}]
+"""
+CROSS_ENTROPY_REFERENCE = """
+import torch
+
+def cross_entropy(logits, labels):
+    return (torch.nn.functional.cross_entropy(logits, labels.long(), reduction="none"),)
+"""
+
+
+def test_digits_that_the_formula_itself_loses_in_float32_are_no_mistake(tmp_path):
+    """Where the label dominates, the loss is log(1 + tiny): PyTorch's own float32 result has to pass."""
+    (tmp_path / "spec.yaml").write_text(CROSS_ENTROPY)
+    (tmp_path / "reference.py").write_text(CROSS_ENTROPY_REFERENCE)
+    spec = specs.load(tmp_path)
+    for trial in cases.plan(spec, seed=3):
+        arrays = cases.draw(spec, trial)
+        bound = spec.bind(trial.case)
+        want = reference.expected(spec, bound, arrays, seed=1)
+        logits, labels = (torch.from_numpy(arrays[n]) for n in ("logits", "labels"))
+        got = torch.nn.functional.cross_entropy(logits, labels.long(), reduction="none").numpy()
+        (right,) = compare(spec, bound, want, arrays, {"loss": got})
+        assert right.ok, f"{trial}: {right.message}"
+        (wrong,) = compare(spec, bound, want, arrays, {"loss": got + np.float32(1e-3) * (1 + np.abs(got))})
+        assert not wrong.ok
