@@ -20,7 +20,7 @@ from nkismith.verify.simulator.memory import WIDENED, Memory
 from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, ScalarRef, While
 
-STEP_BUDGET = 20_000_000
+STEP_BUDGET = 2_000_000  # the longest bundled production case executes 240,000
 FLOAT32 = STORAGE["float32"]
 
 
