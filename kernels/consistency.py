@@ -107,7 +107,7 @@ def _check_integers(spec: OpSpec) -> None:
             if not isinstance(lines, tuple):
                 raise ValueError(f"{where}: an integer input needs its relation, such as '0 <= {name} < N'")
             try:
-                relations = parse_relations(name, lines)
+                relations = parse_relations(name, lines, tensor.shape[-1])
             except ExpressionError as wrong:
                 raise ValueError(f"{where}: {wrong}") from None
             if unknown := relations.needs - earlier:

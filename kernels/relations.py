@@ -72,11 +72,16 @@ class Relations:
         return np.sort(values, axis=-1) if "sorted" in self.words else values
 
 
-def parse_relations(name: str, lines: str | Sequence[str]) -> Relations:
-    """Parse the declared relations of the integer input `name`; raises ExpressionError."""
+def parse_relations(name: str, lines: str | Sequence[str], extent: int | str) -> Relations:
+    """Parse the declared relations of the integer input `name`, whose last axis has size `extent`.
+
+    `permutation` alone means 0 .. extent-1. Raises ExpressionError.
+    """
     text = (lines,) if isinstance(lines, str) else tuple(lines)
     words = frozenset(text) & frozenset(WORDS)
     ranges = [t for t in text if t not in words]
+    if not ranges and "permutation" in words:
+        return Relations(name, parse(0), parse(f"{extent} - 1"), words)
     if len(ranges) != 1:
         raise ExpressionError(f"{list(text)} must hold exactly one range such as '0 <= {name} < N', then {WORDS}")
     return Relations(name, *_range(name, ranges[0]), words)

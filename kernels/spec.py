@@ -121,8 +121,12 @@ class OpSpec(Part):
     @property
     def relations(self) -> dict[str, Relations]:
         """The relations of every integer input, in input order."""
-        lines = {name: self.control.get(name, i.values) for name, i in self.inputs.items()}
-        return {n: parse_relations(n, text) for n, text in lines.items() if isinstance(text, tuple)}
+        found = {}
+        for name, tensor in self.inputs.items():
+            lines = self.control.get(name, tensor.values)
+            if isinstance(lines, tuple):
+                found[name] = parse_relations(name, lines, tensor.shape[-1])
+        return found
 
     def dtype_of(self, tensor: str, case_dtype: str | None = None) -> str:
         """dtype name of an input or output for a case dtype (None: the spec's first); follows `x.dtype`."""
@@ -231,6 +235,8 @@ def _first_error(error: ValidationError) -> str:
     what = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         what = "is missing"
+    elif first["type"] == "model_type":
+        what = f"must be a mapping, as in {{key: value}}, not {first['input']!r}"
     others = len(error.errors()) - 1
     return f"{place + ': ' if place else ''}{what}" + (f" (and {others} more)" if others else "")
 

@@ -11,6 +11,34 @@ from nkismith.kernels.spec import Case, SpecError, TensorType, UnknownOp
 OPS = specs.names()
 
 
+def test_the_example_of_the_design_loads_as_written(tmp_path):
+    (tmp_path / "rope_3d").mkdir()
+    (tmp_path / "rope_3d" / "spec.yaml").write_text("""
+op: rope_3d
+summary: Rotate query or key channels by their frame, row and column position.
+maths: pairs (2j, 2j+1) of the last axis are rotated by the angle of token s and pair j
+dims:    {S: {min: 1, max: 32768}, H: {min: 1, max: 12}, D: {one_of: [16, 32, 64, 128]}}
+inputs:
+  x:   {shape: [S, H, D], dtype: [bfloat16, float32]}
+  cos: {shape: [S, "D//2"], dtype: float32, values: {kind: uniform, low: -1, high: 1}}
+  sin: {shape: [S, "D//2"], dtype: float32, values: {kind: uniform, low: -1, high: 1}}
+outputs: {y: {shape: [S, H, D], dtype: x.dtype, match: close}}       # close | exact | {ulp: 1} | valid_choice
+in_place: []
+control: {}
+accumulate: float32
+work:    {hbm_read: "S*H*D*b + S*D*4", hbm_write: "S*H*D*b", vector: "3*S*H*D"}
+cases:
+  smoke:      [{S: 30, H: 2, D: 16}]
+  edge:       [{S: 1, H: 1, D: 128}, {S: 131, H: 3, D: 64}]
+  production: [{S: 23400, H: 12, D: 128, dtype: bfloat16}]
+targets: [trn2, trn3]
+notes: Layout inside the kernel is free. No per-element DMA.
+""")
+    reference = (specs.ROOT / "rope_3d" / "reference.py").read_text()
+    (tmp_path / "rope_3d" / "reference.py").write_text(reference)
+    assert len(specs.load(tmp_path / "rope_3d").cases("edge")) == 4
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_every_bundled_spec_loads_and_binds_all_its_cases(op):
     spec = specs.load(op)
@@ -81,6 +109,7 @@ def test_a_folder_outside_the_checkout_is_a_spec(folder):
         ("outputs.y.match", "valid_choice", r"valid_choice judges indices"),
         ("in_place", ["y"], r"in_place: 'y' is not an input"),
         ("control", {"n": "0 <= n < S"}, r"control: 'n' is not an input"),
+        ("dims.S", 128, r"dims\.S: must be a mapping, as in \{key: value\}, not 128"),
         ("dims.S", {"min": 1}, r"dims\.S: give either max"),
         ("dims.S", {"min": 8, "max": 4}, r"dims\.S: no size fits"),
         ("dims.b", {"max": 4}, r"dims: 'b' has a meaning of its own"),
