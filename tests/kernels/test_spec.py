@@ -217,3 +217,9 @@ def test_specs_load_without_torch():
 def test_the_specs_own_yaml_has_no_key_the_schema_ignores():
     for op in OPS:
         assert yaml.safe_load((specs.load(op).folder / "spec.yaml").read_text())["op"] == op
+
+
+def test_the_page_on_specs_names_every_key():
+    page = (specs.ROOT.parent / "docs" / "spec.md").read_text()
+    keys = [field.alias or name for name, field in specs.OpSpec.model_fields.items()]
+    assert [key for key in keys if f"`{key}`" not in page] == []
