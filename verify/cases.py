@@ -9,7 +9,7 @@ beside multiples of 128, and values come from families that each expose one kind
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,9 @@ from nkismith.verify.values import draw_floats, families
 # A drawn shape stays below both, so that a check takes seconds: elements of all tensors, and matmul FLOP.
 ELEMENTS_CAP = 150_000
 FLOP_CAP = 30_000_000
-DRAWN_CASES = 4
+DRAWN_CASES = 6
+LONG_CASES = 3  # of these: one dim as long as is affordable, so that loops over blocks of tiles run more than once
+LONG_ELEMENTS_CAP = 600_000
 BOUNDARIES = (1, 2, 31, 32, 33, 127, 128, 129, 255, 257, 511, 512, 513, 1023, 1025, 2049)  # tile sizes and neighbours
 ALWAYS = ("normal", "spikes")  # families that every shape meets
 _SIDES: tuple[Side, ...] = ("low", "high", "any", "any")
@@ -80,28 +82,60 @@ def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAW
 def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str | None = None) -> list[Case]:
     """`count` cases from the domain that the spec does not list, small enough to execute in seconds.
 
-    The first takes one dim to its largest affordable size. Fewer come back when the domain is too small to hold them.
+    The first ones take one dim each to about its largest affordable size, the dims with the widest ranges. Fewer come
+    back when the domain is too small to hold them.
     """
     seen = [c.dims for group in ("smoke", "edge", "production") for c in spec.cases(group)]  # type: ignore[arg-type]
     dtypes: Sequence[str | None] = (dtype,) if dtype else spec.dtypes or (None,)
     found: list[Case] = []
-    for _ in range(400):
-        if len(found) == count:
-            break
-        stretched = str(rng.choice(list(spec.dims))) if not found else None
-        dims = {n: _size(d, rng, n == stretched, stretched is not None) for n, d in spec.dims.items()}
-        if dims in seen or not all(parse(text).holds(dims) for text in spec.constraints):
-            continue
-        try:
-            case = with_drawn_control(spec, Case(dims, dtypes[len(found) % len(dtypes)]), rng)
-            bound = spec.bind(case)
-        except (ExpressionError, SpecError):  # a combination the spec cannot hold, such as too few distinct ids
-            continue
-        elements = sum(t.size for t in (bound.inputs | bound.outputs).values())
-        if elements <= ELEMENTS_CAP and bound.work["matmul"] <= FLOP_CAP:
+
+    def add(dims: dict[str, int], cap: int) -> bool:
+        case = None if dims in seen else _affordable(spec, dims, dtypes[len(found) % len(dtypes)], cap, rng)
+        if case is not None:
             seen.append(dims)
             found.append(case)
+        return case is not None
+
+    for name in _by_range(spec, rng):
+        if len(found) < min(LONG_CASES, count):
+            any(add(dims, LONG_ELEMENTS_CAP) for dims in _stretched(spec, name, rng))
+    for _ in range(400):
+        if len(found) < count:
+            add({n: _size(d, rng) for n, d in spec.dims.items()}, ELEMENTS_CAP)
     return found
+
+
+def _affordable(
+    spec: OpSpec, dims: dict[str, int], dtype: str | None, cap: int, rng: np.random.Generator
+) -> Case | None:
+    """The case at these sizes with drawn run-time scalars, if the domain holds it and it stays below the caps."""
+    if not all(parse(text).holds(dims) for text in spec.constraints):
+        return None
+    try:
+        case = with_drawn_control(spec, Case(dims, dtype), rng)
+        bound = spec.bind(case)
+    except (ExpressionError, SpecError):  # a combination the spec cannot hold, such as too few distinct ids
+        return None
+    elements = sum(t.size for t in (bound.inputs | bound.outputs).values())
+    return case if elements <= cap and bound.work["matmul"] <= FLOP_CAP else None
+
+
+def _by_range(spec: OpSpec, rng: np.random.Generator) -> list[str]:
+    """All dims, the wider their range the sooner; where that is much alike, in random order."""
+    ranges = {n: np.log(_fitting(d, np.inf) / _fitting(d, 0)) for n, d in spec.dims.items()}
+    return sorted(ranges, key=lambda n: -ranges[n] * rng.uniform(0.8, 1))
+
+
+def _stretched(spec: OpSpec, name: str, rng: np.random.Generator) -> Iterator[dict[str, int]]:
+    """Sizes with `name` ever shorter and the others as small as they may be; or, where a constraint ties some to it, as
+    long as `name`."""
+    smallest = {n: _fitting(d, 0) for n, d in spec.dims.items()}
+    tied = {n for text in spec.constraints if name in parse(text).names for n in parse(text).names} & set(spec.dims)
+    for names in ({name}, tied):
+        wanted = _fitting(spec.dims[name], np.inf) * rng.uniform(0.8, 1)
+        while names and _fitting(spec.dims[name], wanted) > smallest[name]:
+            yield smallest | {n: _fitting(spec.dims[n], wanted) for n in names}
+            wanted *= 0.85
 
 
 def draw(spec: OpSpec, trial: Trial) -> dict[str, np.ndarray]:
@@ -139,16 +173,18 @@ def with_drawn_control(spec: OpSpec, case: Case, rng: np.random.Generator) -> Ca
     return replace(case, control={n: env[n].ravel().tolist() for n in spec.control}, label="")
 
 
-def _size(dim: Dim, rng: np.random.Generator, stretch: bool, others_small: bool) -> int:
+def _size(dim: Dim, rng: np.random.Generator) -> int:
     if dim.one_of is not None:
-        return int(min(dim.one_of) if others_small and not stretch else rng.choice(dim.one_of))
-    low, high, step = dim.min, dim.max or dim.min, dim.multiple_of
-    if stretch:
-        wanted: float = high
-    elif others_small:
-        wanted = low
-    elif rng.random() < 0.6:
-        wanted = float(rng.choice([low, high, *(b for b in BOUNDARIES if low <= b <= high)]))
-    else:
-        wanted = np.exp(rng.uniform(np.log(low), np.log(high + 1)))
-    return int(np.clip(wanted, -(-low // step) * step, high // step * step)) // step * step
+        return int(rng.choice(dim.one_of))
+    low, high = dim.min, dim.max or dim.min
+    if rng.random() < 0.6:
+        return _fitting(dim, float(rng.choice([low, high, *(b for b in BOUNDARIES if low <= b <= high)])))
+    return _fitting(dim, np.exp(rng.uniform(np.log(low), np.log(high + 1))))
+
+
+def _fitting(dim: Dim, wanted: float) -> int:
+    """The largest size of a dim that is at most `wanted`, or its smallest one."""
+    if dim.one_of is not None:
+        return max((size for size in dim.one_of if size <= wanted), default=min(dim.one_of))
+    step, high = dim.multiple_of, dim.max or dim.min
+    return int(np.clip(wanted, -(-dim.min // step) * step, high // step * step)) // step * step

@@ -28,8 +28,19 @@ def test_every_trial_binds_and_is_small_enough_for_seconds(op):
     for seed in range(5):
         for case in cases.drawn_cases(spec, np.random.default_rng(seed), 6):
             bound = spec.bind(case)
-            assert sum(t.size for t in (bound.inputs | bound.outputs).values()) <= cases.ELEMENTS_CAP
+            assert sum(t.size for t in (bound.inputs | bound.outputs).values()) <= cases.LONG_ELEMENTS_CAP
             assert bound.work["matmul"] <= cases.FLOP_CAP
+
+
+@pytest.mark.parametrize(("op", "dim", "length"), [("rope_3d", "S", 10_000), ("rolling_attention", "L", 4_096)])
+def test_long_dims_are_drawn_longer_than_any_block_of_tiles(op, dim, length):
+    """A loop over blocks, or over pairs of steps, has to run more than once at other shapes than the profiled ones."""
+    spec = specs.load(op)
+    longest = [
+        max(c.dims[dim] for c in cases.drawn_cases(spec, np.random.default_rng(seed), cases.DRAWN_CASES))
+        for seed in range(20)
+    ]
+    assert all(size >= length for size in longest)
 
 
 def test_drawn_sizes_include_neighbours_of_a_tile_and_sizes_no_author_would_list():
