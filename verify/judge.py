@@ -25,6 +25,7 @@ from nkismith.verify.failure import Failure
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.trace import Trace, walk
+from nkismith.verify.spec_quality import refuse_weak
 from nkismith.verify.trial import check_legality, check_trace, drawn, dynamic, judged, require
 from nkismith.verify.trial import run as execute_trial
 from nkismith.verify.verdict import CaseResult, Stage, Verdict
@@ -70,12 +71,15 @@ def check(
 
     source_or_path: the text, or a Path to it. cases: judge only these instead of listed, drawn and production ones.
     progress: called with (stage, detail) as verification advances.
-    Returns a Verdict; a wrong draft is never an exception. Raises SpecError or sandbox.SandboxError for faults of ours.
+    Returns a Verdict; a wrong draft is never an exception. Raises SpecError (also for a spec too weak to judge by) or
+    sandbox.SandboxError for faults of ours.
     """
     source = read(source_or_path)
     run = _Run(
         Request(source, spec.op, sdk, target, lnc), spec, progress or (lambda stage, what: None), time.monotonic()
     )
+    for weakness in refuse_weak(spec, seed=fresh_seed()):
+        run.warnings[f"{weakness.where}: {weakness.message}"] = None
     try:
         _lint(run)
         if cases is None:

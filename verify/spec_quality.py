@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from nkismith.kernels.expressions import ExpressionError
-from nkismith.kernels.spec import Case, OpSpec
+from nkismith.kernels.spec import Case, OpSpec, SpecError
 from nkismith.kernels.tensors import INTEGERS
 from nkismith.verify.cases import Trial, draw, with_drawn_control
 from nkismith.verify.reference import as_tensors, run, threads
 
 TILE = 128  # partitions: a size that is a multiple of it never has a partial last tile
+FATAL = ("not_finite", "ignored_input", "constant_output")  # no case of any shape can make up for these
 ROUNDS = 4  # draws before an input counts as ignored: a run-time scalar may switch it off by chance
 
 
@@ -37,6 +38,18 @@ def weaknesses(spec: OpSpec, *, seed: int) -> tuple[Weakness, ...]:
     """Everything found; empty for a spec that may judge kernels. Takes well under a second."""
     with threads(1):
         return (*_values(spec, np.random.default_rng(seed)), *_coverage(spec))
+
+
+def refuse_weak(spec: OpSpec, *, seed: int) -> tuple[Weakness, ...]:
+    """Raise SpecError if the spec would let any kernel pass; otherwise return what its listed cases do not cover.
+
+    Uncovered sizes are not fatal to a verdict, which draws shapes of its own; they are to be fixed all the same.
+    """
+    found = weaknesses(spec, seed=seed)
+    for weakness in found:
+        if weakness.rule in FATAL:
+            raise SpecError(f"{spec.folder / 'spec.yaml'}: {weakness.where}: {weakness.message}")
+    return found
 
 
 def _values(spec: OpSpec, rng: np.random.Generator) -> list[Weakness]:
