@@ -146,6 +146,10 @@ def test_an_endless_loop_is_stopped():
     assert result.seconds < 5
 
 
+def test_an_endless_loop_inside_a_builtin_is_stopped():
+    assert child("sum(iter(int, 1))", limits=Limits(wall_seconds=0.5)).exit is Exit.TIMEOUT
+
+
 def test_waiting_forever_is_stopped():
     code = "lock = threading.Lock(); lock.acquire(); lock.acquire()"
     assert child(code, limits=Limits(wall_seconds=0.5)).exit is Exit.TIMEOUT
