@@ -174,6 +174,7 @@ LONG = {
 }
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("source", LONG.values(), ids=LONG)
 def test_a_long_source_takes_seconds_at_most(source):
     assert len(source) < MAX_CHARACTERS

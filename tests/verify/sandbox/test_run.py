@@ -166,6 +166,7 @@ def test_cpu_time_is_limited_also_where_the_wall_clock_is_generous():
     assert "CPU" in result.detail
 
 
+@pytest.mark.acceptance
 def test_ignoring_the_cpu_warning_only_buys_one_second():
     code = "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     result = child(code, limits=Limits(cpu_seconds=1, wall_seconds=60))
