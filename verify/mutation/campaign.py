@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 
+import numpy as np
+
 from nkismith.kernels.spec import OpSpec
 from nkismith.verify import meaning, sandbox
 from nkismith.verify.cases import fresh_seed
@@ -26,7 +28,7 @@ from nkismith.verify.mutation.equivalence import excluded_by, form
 from nkismith.verify.mutation.mutant import Kind, Mutant, Scene
 from nkismith.verify.mutation.score import MINIMUM, Outcome, Score
 from nkismith.verify.mutation.sources import source_mutants
-from nkismith.verify.mutation.subject import Key, Subject, prepare
+from nkismith.verify.mutation.subject import Key, Subject, algebraic, prepare
 from nkismith.verify.mutation.traces import trace_mutants
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.trace import Trace
@@ -75,10 +77,11 @@ def mutate(
     salt = hashlib.sha256(source.encode()).hexdigest()
     scenes = sorted(subject.scenes.values(), key=lambda s: sum(map(len, s.sites.values())), reverse=True)
     of_traces, of_source = list(trace_mutants(scenes)), list(source_mutants(source))
-    chosen = [
-        *_chosen([m for m in of_traces if not m.spare], limits[0], salt, scenes),
-        *_chosen(of_source, limits[1], salt, scenes),
-    ]
+    both = (
+        _chosen([m for m in of_traces if not m.spare], limits[0], salt, scenes),
+        _chosen(of_source, limits[1], salt, scenes),
+    )
+    chosen = [m for turn in zip_longest(*both) for m in turn if m is not None]  # if time runs out, it does for both
     missing = min(MINIMUM, sum(limits)) - len(chosen)
     chosen += _chosen([m for m in of_traces if m.spare], max(0, missing), salt, scenes)
     outcomes = list(_judged(subject, chosen, workers, started + SECONDS, progress or (lambda done, of: None)))
@@ -187,9 +190,9 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
             tried += 1
             if tried == PROBES and (rule := mutated.excluded_by()):
                 return replace(outcome, excluded_by=rule, seconds=time.monotonic() - started)
-        if tried < PROBES:
-            at = "production"
-            outcome = replace(outcome, excluded_by=mutated.excluded_by())
+        at = "production"
+        rule = mutated.excluded_by() if tried < PROBES else ""
+        outcome = replace(outcome, excluded_by=rule or mutated.same_values())
     except Failure as failure:
         outcome = replace(outcome, killed_by=str(failure.reason), at=at)
     return replace(outcome, seconds=time.monotonic() - started)
@@ -213,17 +216,28 @@ class _Mutated:
         return None if changed is scene.trace else changed
 
     def excluded_by(self) -> str:
-        """The rules that prove the mutant equivalent at every case of the verdict, the production ones included."""
+        """The rules that prove the mutant to be the same program at every case of the trials.
+
+        A source that changes none of them has to change none of the production cases, either.
+        """
         pairs = [(s.trace, t) for key, s in self.subject.scenes.items() if (t := self.trace(key)) is not None]
-        if not (rule := excluded_by(pairs)) or not self.subject.production:
-            return rule
-        if self.mutant.source:
-            self._record(self.subject.production)
-        else:
-            self._traces |= {key: self._changed(scene) for key, scene in self.subject.production.items()}
-        return excluded_by(
-            [*pairs, *((scene.trace, self._traces[key]) for key, scene in self.subject.production.items())]
-        )
+        if pairs or not self.mutant.source:
+            return excluded_by(pairs)
+        self._record(self.subject.production)
+        same = all(self._traces[key] is scene.trace for key, scene in self.subject.production.items())
+        return "same_program" if same else ""
+
+    def same_values(self) -> str:
+        """The name of the rule, if every trial's results are the same expressions of its inputs."""
+        changed = 0
+        for number, prepared in enumerate(self.subject.distinct):
+            trace = self.trace(prepared.key)
+            if trace is not None:
+                changed += 1
+                own, new = self.subject.values[number], algebraic(trace, prepared)
+                if own is None or new is None or not all(map(np.array_equal, own, new)):
+                    return ""
+        return "same_values" if changed else ""
 
     def _changed(self, scene: Scene) -> Trace:
         assert self.mutant.change is not None

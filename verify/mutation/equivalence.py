@@ -2,7 +2,8 @@
 
 Each rule rewrites a trace into one that leaves the same numbers behind (the sign of a zero apart), and two traces are
 equivalent if they are the same program after that, up to the names of buffers, scalars and lines. A mutant is
-excluded only where these rules say so for every shape it is judged on; which ones it took is reported.
+excluded only where these rules say so for every shape it is judged on, or where `algebra.py` proves it to compute the
+same expressions (`same_values`); which rule it took is reported.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _beside(operand: Operand) -> list[Operand]:
 
 
 def _next_row(operand: Operand) -> list[Operand]:
-    stride = next((s for s, count in operand.pattern[:-1] if count > 1), operand.pattern[0][0])
+    stride = next((s for s, count in operand.pattern[:-1] if s and count > 1), operand.pattern[0][0])
     return [operand._replace(offset=operand.offset + by) for by in (stride, -stride)]
 
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
+import numpy as np
+
 from nkismith.kernels.spec import Case, OpSpec
 from nkismith.verify.cases import Trial, plan, trace_key
 from nkismith.verify.failure import Failure
+from nkismith.verify.mutation.algebra import Unprovable, results
 from nkismith.verify.mutation.mutant import Scene
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
+from nkismith.verify.simulator.errors import NkiValidationError
 from nkismith.verify.simulator.machine import STEP_BUDGET
 from nkismith.verify.simulator.trace import Trace
 from nkismith.verify.trial import Drawn, check_trace, drawn, judged, require
@@ -48,6 +52,28 @@ class Subject:
         """Names of the instructions that its traces use."""
         scenes = (*self.scenes.values(), *self.production.values())
         return tuple(sorted({site.op for scene in scenes for site in scene.sites}))
+
+    @cached_property
+    def distinct(self) -> tuple[Prepared, ...]:
+        """One trial for each trace and each set of run-time integers."""
+        found: dict[tuple[object, ...], Prepared] = {}
+        for prepared in self.trials:
+            integers = [a.tobytes() for a in prepared.drawn.inputs.values() if a.dtype.kind in "iu"]
+            found.setdefault((prepared.key, *integers), prepared)
+        return tuple(found.values())
+
+    @cached_property
+    def values(self) -> dict[int, list[np.ndarray] | None]:
+        """What `algebra.results` says of the distinct trials, by number; None where it proves nothing."""
+        return {number: algebraic(self.scenes[p.key].trace, p) for number, p in enumerate(self.distinct)}
+
+
+def algebraic(trace: Trace, prepared: Prepared) -> list[np.ndarray] | None:
+    """The results of a trace in exact arithmetic at the integers of a trial, or None."""
+    try:
+        return results(trace, list(prepared.drawn.inputs.values()), steps=prepared.steps)
+    except (Unprovable, NkiValidationError):
+        return None
 
 
 def prepare(request: Request, spec: OpSpec, seed: int) -> Subject:

@@ -54,7 +54,7 @@ def _everywhere(site: Site, edit: Edit) -> Change:
         before = None
         for instr in scene.sites.get(site, ()):
             new = edit.apply(instr, scene, before)
-            if new is None or (new is not instr and scene.legal(new)):
+            if new is None or (new != instr and scene.legal(new)):
                 replaced[id(instr)] = new
             before = instr
         return with_replaced(scene.trace, replaced)
@@ -68,7 +68,7 @@ def _at_the_end(site: Site, edit: Edit) -> Change:
             return scene.trace
         last = instances[-1]
         new = edit.apply(last, scene, instances[-2])
-        same = new is last or (new is not None and not scene.legal(new))
+        same = new == last or (new is not None and not scene.legal(new))
         return scene.trace if same else with_replaced(scene.trace, {id(last): new})
 
     return change

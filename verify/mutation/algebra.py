@@ -1,0 +1,328 @@
+"""What a trace computes, in exact arithmetic: a proof that two traces mean the same however they are tiled.
+
+A trace is executed on elements of the prime field of 2^31 - 1 instead of on numbers: sums, differences, products and
+reciprocals are the field's own; every other function, and every rounding to a narrower dtype, is a random function
+of its arguments. Float inputs are random elements. If all results of two traces agree, both compute the same
+expression of the inputs, up to the order of float32 sums: were two expressions different, all elements of the results
+would have to agree by chance, one in 2^31 each (Schwartz and Zippel's lemma).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nkismith.verify.simulator.dtypes import FLOATS, INTEGERS, STORAGE, cast
+from nkismith.verify.simulator.hardware import PARTITIONS, target
+from nkismith.verify.simulator.instruction import define
+from nkismith.verify.simulator.machine import Machine
+from nkismith.verify.simulator.memory import Memory
+from nkismith.verify.simulator.site import Site
+from nkismith.verify.simulator.trace import Instr, ScalarRef, Trace
+
+PRIME = np.uint64(2**31 - 1)
+UNWRITTEN = np.uint64(2**63)  # no element of the field
+Array = np.ndarray
+
+
+class Unprovable(Exception):
+    """The trace does something that has no meaning here."""
+
+
+def results(trace: Trace, arrays: Sequence[Array], *, steps: int) -> list[Array]:
+    """Field elements of every output and of every input after the run.
+
+    arrays: inputs of the trace in order; of integer ones the values count, of float ones the shapes.
+    Raises Unprovable, or LegalityError as an execution on numbers would.
+    """
+    if len(trace.programs) > 1:
+        raise Unprovable("two cores")
+    machine = _Algebra(trace, arrays, steps)
+    machine.run(trace.programs[0].body)
+    return [machine.region(o).copy() for o in trace.outputs] + [machine.whole(i).copy() for i in trace.inputs]
+
+
+class _Algebra(Machine):
+    """One core on field elements. Control flow, scalars and addresses are the machine's own, on the real integers."""
+
+    def __init__(self, trace: Trace, arrays: Sequence[Array], steps: int) -> None:
+        memory = Memory()
+        super().__init__(trace.buffers, memory, target(trace.target), files=trace.files, steps=steps)
+        self.fields: dict[int, Array] = {}
+        self.lanes = np.zeros(PARTITIONS, np.uint64)
+        for number, (id_, array) in enumerate(zip(trace.inputs, arrays, strict=True)):
+            buffer = trace.buffers[id_]
+            if buffer.dtype in INTEGERS:
+                memory.load(buffer, array)
+                self.whole(id_)[...] = array.astype(np.int64).reshape(self.whole(id_).shape) % int(PRIME)
+            else:
+                random = np.random.default_rng(number).integers(int(PRIME), size=self.whole(id_).shape)
+                self.whole(id_)[...] = random
+        for buffer in trace.buffers:
+            if buffer.kind == "constant":
+                values = np.frombuffer(buffer.data, STORAGE[buffer.dtype]).astype(np.float32)
+                self.whole(buffer.id)[...] = _numbers(values).reshape(self.whole(buffer.id).shape)
+
+    def begin(self, loop_id: int) -> None:
+        for buffer in self.buffers:
+            if buffer.scope == loop_id:
+                self.fields.pop(buffer.id, None)
+
+    def _perform(self, instr: Instr) -> None:
+        self._tick(instr)
+        site = self._site = Site(instr, define(instr.op), self.buffers, self.target, self.lnc, self.files)
+        self._resolved.clear()
+        self._taints = dict.fromkeys(instr.operands)
+        on_integers = instr.op == "scalar_load" and self.memory.holds(site.operand("src").buffer)
+        if on_integers or instr.op in _SCALARS:
+            site.definition.run(self, site)
+        elif instr.op in MEANINGS:
+            MEANINGS[instr.op](self, site)
+        else:
+            raise Unprovable(instr.op)
+
+    # -- elements -------------------------------------------------------------------------------------------------
+
+    def whole(self, id_: int) -> Array:
+        """All elements of a buffer, a row a partition."""
+        if id_ not in self.fields:
+            buffer = self.buffers[id_]
+            rows = buffer.shape[0] if buffer.space != "hbm" else 1
+            self.fields[id_] = np.full((rows, buffer.free), UNWRITTEN, np.uint64)
+        return self.fields[id_]
+
+    def region(self, operand: Any) -> Array:
+        """The elements of an operand, writable, in its shape."""
+        buffer = self.buffers[operand.buffer]
+        if operand.dynamic is not None or operand.dtype != buffer.dtype:
+            raise Unprovable("indirect or bit-cast operand")
+        array = self.whole(buffer.id)
+        strides = [stride * 8 for stride, _ in operand.pattern]
+        if operand.partitions:
+            strides.insert(0, array.strides[0])
+        return np.ndarray(
+            operand.shape, np.uint64, array, operand.start * array.strides[0] + operand.offset * 8, strides
+        )
+
+    def read(self, name: str) -> Array:
+        """The elements of an operand, [P, N]."""
+        operand = self.operand(name)
+        values = self.region(operand).reshape(operand.partitions or 1, -1)
+        return np.where(values == UNWRITTEN, _constant("unwritten"), values)
+
+    def write(self, name: str, values: Array, moved_from: str = "") -> None:
+        """Set an operand; a narrower dtype than float32 rounds what was not `moved_from` one of the same dtype."""
+        operand = self.operand(name)
+        if moved_from and self.site.dtype(moved_from) == operand.dtype:
+            pass
+        elif operand.dtype not in FLOATS or (moved_from and self.site.dtype(moved_from) not in FLOATS):
+            raise Unprovable(f"a result in {operand.dtype}")
+        elif operand.dtype != "float32":
+            values = _hashed(f"round to {operand.dtype}", values)
+        region = self.region(operand)
+        region[...] = np.broadcast_to(values, (operand.partitions or 1, operand.free)).reshape(region.shape)
+
+    def factor(self, name: str, default: float = 0.0) -> Array:
+        """A number, or one a partition, [P or 1, 1]."""
+        if self.site.has(name):
+            return self.read(name).reshape(-1, 1)
+        value = self.site.attr(name)
+        value = self.value(value) if isinstance(value, ScalarRef) else value
+        return _numbers(np.full((1, 1), default if value is None else value, np.float32))
+
+    def accumulate(self, values: Array, command: str) -> None:
+        """ScalarE's accumulator under reduce_cmd, read into reduce_res."""
+        operand = self.operand("data")
+        address = self.buffers[operand.buffer].address
+        start = operand.start + (address[0] if address else 0)
+        lanes = self.lanes[start : start + operand.partitions]
+        if command in ("reset", "reset_reduce"):
+            lanes[...] = 0
+        if command in ("reduce", "reset_reduce"):
+            lanes[...] = (lanes + values.sum(axis=1) % PRIME) % PRIME
+        if self.site.has("reduce_res"):
+            self.write("reduce_res", lanes[:, None])
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+def _mixed(values: Array) -> Array:
+    """A random-looking function of 64 bits (splitmix64)."""
+    x = values + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _hashed(what: str, *values: Array) -> Array:
+    """A random function of the field, one for each `what`, of ordered arguments."""
+    result: Array = np.uint64(_seed(what))  # type: ignore[assignment]
+    for value in values:
+        result = _mixed(result * np.uint64(0x100000001B3) ^ value)
+    return result % PRIME
+
+
+@cache
+def _seed(what: str) -> int:
+    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
+
+
+def _constant(what: str) -> np.uint64:
+    return np.uint64(_seed(what) % int(PRIME))
+
+
+def _numbers(values: Array) -> Array:
+    """float32 numbers as elements: each is a fraction with a power of two below, so it has exactly one."""
+    distinct, where = np.unique(values, return_inverse=True)
+    elements = [_number(float(v)) for v in distinct]
+    return np.array(elements, np.uint64)[where].reshape(values.shape)
+
+
+@cache
+def _number(value: float) -> int:
+    if not np.isfinite(value):
+        return int(_constant(repr(value)))
+    exact, prime = Fraction(value), int(PRIME)
+    return exact.numerator * pow(exact.denominator, -1, prime) % prime
+
+
+def _product(a: Array, b: Array) -> Array:
+    return a * b % PRIME
+
+
+def _inverse(a: Array) -> Array:
+    """1 / a as a^(p - 2)."""
+    result, power = np.ones_like(a), a
+    for bit in bin(int(PRIME) - 2)[:1:-1]:
+        if bit == "1":
+            result = _product(result, power)
+        power = _product(power, power)
+    return result
+
+
+def _matrix_product(a: Array, b: Array) -> Array:
+    """a.T @ b for [K, M] and [K, N], K at most 128: in parts of 11 bits, so that float64 sums stay exact."""
+    result = np.zeros((a.shape[1], b.shape[1]), np.uint64)
+    right = b.astype(np.float64)
+    for shift in (0, 11, 22):
+        part = (a >> np.uint64(shift)) & np.uint64(0x7FF)
+        sums = (part.T.astype(np.float64) @ right).astype(np.uint64) % PRIME
+        result = (result + (sums << np.uint64(shift))) % PRIME
+    return result
+
+
+_SYMMETRIC = frozenset({"maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"})
+
+
+def _operated(op: str, a: Array, b: Array) -> Array:
+    """An ALU operator or activation function; those of one input ignore b."""
+    match op:
+        case "add":
+            return (a + b) % PRIME
+        case "subtract":
+            return (a + (PRIME - b)) % PRIME
+        case "multiply":
+            return _product(a, b)
+        case "copy" | "bypass":
+            return a
+        case "square":
+            return _product(a, a)
+        case "reciprocal":
+            return _inverse(a)
+    if op in _SYMMETRIC:
+        return _hashed(op, (a + b) % PRIME, _product(a, b))
+    return _hashed(op, a, b)
+
+
+# -- instructions -------------------------------------------------------------------------------------------------
+
+
+def _pair(a: Array, b: Array, reverse: object) -> tuple[Array, Array]:
+    return (b, a) if reverse else (a, b)
+
+
+def _copy(source: str) -> Callable[[_Algebra, Site], None]:
+    return lambda m, site: m.write("dst", m.read(source).reshape(m.operand("dst").partitions or 1, -1), source)
+
+
+def _memset(m: _Algebra, site: Site) -> None:
+    value = cast(np.full(1, site.attr("value"), np.float32), site.dtype("dst")).astype(np.float32)
+    m.region(m.operand("dst"))[...] = _numbers(value)[0]
+
+
+def _tensor_tensor(m: _Algebra, site: Site) -> None:
+    m.write("dst", _operated(site.attr("op"), m.read("data1"), m.read("data2")))
+
+
+def _tensor_scalar(m: _Algebra, site: Site) -> None:
+    value = m.read("data")
+    for which in ("0", "1"):
+        if op := site.attr(f"op{which}"):
+            value = _operated(op, *_pair(value, m.factor(f"operand{which}"), site.attr(f"reverse{which}")))
+    m.write("dst", value)
+
+
+def _scalar_tensor_tensor(m: _Algebra, site: Site) -> None:
+    if site.attr("reduce_op"):
+        raise Unprovable("VectorE's accumulator")
+    first = _operated(site.attr("op0"), *_pair(m.read("data"), m.factor("operand0"), site.attr("reverse0")))
+    m.write("dst", _operated(site.attr("op1"), *_pair(first, m.read("operand1"), site.attr("reverse1"))))
+
+
+def _activation(m: _Algebra, site: Site) -> None:
+    argument = _operated("add", _product(m.read("data"), m.factor("scale", 1.0)), m.factor("bias"))
+    value = _operated(site.attr("op"), argument, np.uint64(0))  # type: ignore[arg-type]
+    m.write("dst", value)
+    m.accumulate(value, site.attr("reduce_cmd", "reset_reduce"))
+
+
+def _reciprocal(m: _Algebra, site: Site) -> None:
+    m.write("dst", _inverse(m.read("data")))
+
+
+def _tensor_reduce(m: _Algebra, site: Site) -> None:
+    values = m.read("data").reshape(m.operand("dst").size, -1)
+    if site.attr("op") == "add":
+        value = values.sum(axis=1) % PRIME
+    else:  # whatever the order
+        value = _hashed(site.attr("op"), _mixed(values).sum(axis=1))
+    value = (PRIME - value) % PRIME if site.attr("negate") else value
+    m.write("dst", value.reshape(m.operand("dst").partitions, -1))
+
+
+def _nc_transpose(m: _Algebra, site: Site) -> None:
+    m.write("dst", m.read("data").T, "data")
+
+
+def _nc_matmul(m: _Algebra, site: Site) -> None:
+    if site.attr("is_transpose") or site.attr("perf_mode") != "none":
+        raise Unprovable("a matmul in another mode")
+    value = _matrix_product(m.read("stationary"), m.read("moving"))
+    old, accumulate = m.region(m.operand("dst")).reshape(value.shape), site.attr("accumulate")
+    if accumulate is not False:
+        added = _operated("add", m.read("dst"), value)
+        value = added if accumulate else np.where(old == UNWRITTEN, value, added)
+    m.write("dst", value)
+
+
+_SCALARS = frozenset({"scalar_add", "scalar_subtract", "scalar_multiply"})
+MEANINGS: dict[str, Callable[[_Algebra, Site], None]] = {
+    "activation": _activation,
+    "activation_reduce": _activation,
+    "dma_copy": _copy("src"),
+    "memset": _memset,
+    "nc_matmul": _nc_matmul,
+    "nc_transpose": _nc_transpose,
+    "reciprocal": _reciprocal,
+    "scalar_tensor_tensor": _scalar_tensor_tensor,
+    "tensor_copy": _copy("src"),
+    "tensor_reduce": _tensor_reduce,
+    "tensor_scalar": _tensor_scalar,
+    "tensor_tensor": _tensor_tensor,
+}
