@@ -10,7 +10,7 @@ from pathlib import Path
 _ATTEMPTS: dict[str, Callable[[], object]] = {
     "read a file": lambda: os.open(__file__, os.O_RDONLY),
     "list a directory": lambda: list(Path("/").iterdir()),
-    "write a file": lambda: os.open(Path("/tmp") / f"nkismith-probe-{os.getpid()}", os.O_WRONLY | os.O_CREAT),
+    "write a file": lambda: os.open(Path("/var/tmp") / f"nkismith-probe-{os.getpid()}", os.O_WRONLY | os.O_CREAT),
     "make a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
     "start a process": lambda: os.fork() or os._exit(0),
     "signal its parent's group": lambda: os.kill(os.getppid(), 0),

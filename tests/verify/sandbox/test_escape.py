@@ -42,9 +42,9 @@ REFUSED = {
     "find out whether a file exists": "os.stat('/etc/passwd')",
     "find out whether a file may be read": "os.access('/etc/passwd', 0) or os.stat('/')",
     "append to a file": "open('/usr/lib/python3', 'a')",
-    "make a file": "os.open('/tmp/nkismith-escape', os.O_CREAT | os.O_WRONLY)",
-    "make a symlink": "os.symlink('/etc/passwd', '/tmp/nkismith-escape')",
-    "make a directory": "os.mkdir('/tmp/nkismith-escape')",
+    "make a file": "os.open('/var/tmp/nkismith-escape', os.O_CREAT | os.O_WRONLY)",
+    "make a symlink": "os.symlink('/etc/passwd', '/var/tmp/nkismith-escape')",
+    "make a directory": "os.mkdir('/var/tmp/nkismith-escape')",
     "make an anonymous file": "os.memfd_create('x')",
     "make a pipe": "os.pipe()",
     "duplicate a descriptor": "os.dup(3)",
@@ -62,8 +62,8 @@ REFUSED = {
     "signal everybody": "os.kill(-1, 9)",
     "leave its session": "os.setsid()",
     "become root": "os.setuid(0)",
-    "change directory": "os.chdir('/tmp')",
-    "change root": "os.chroot('/tmp')",
+    "change directory": "os.chdir('/var/tmp')",
+    "change root": "os.chroot('/var/tmp')",
     "raise its limits": "__import__('resource').setrlimit(7, (100, 100))",
     "wait for a descriptor": "__import__('select').poll()" + " and os.eventfd(0)",
     "map code": "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)",
@@ -72,7 +72,7 @@ LIBC = {
     "trace a process": "libc.ptrace(16, os.getppid(), 0, 0)",
     "be traced": "libc.ptrace(0, 0, 0, 0)",
     "enter new namespaces": "libc.unshare(0x10000000)",
-    "mount": "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)",
+    "mount": "libc.mount(b'none', b'/var/tmp', b'tmpfs', 0, None)",
     "attach shared memory": "libc.shmget(1, 4096, 0o1777)",
     "use prctl": "libc.prctl(1, 0, 0, 0, 0)",
     "make memory executable": "libc.mprotect(address, 4096, 7)",
@@ -279,7 +279,7 @@ def test_landlock_alone_closes_the_file_system():
     only = {Mechanism.LANDLOCK, Mechanism.NO_NEW_PRIVILEGES}
     code = """
 out = []
-for attempt in (lambda: open('/etc/passwd'), lambda: os.listdir('/'), lambda: os.mkdir('/tmp/nkismith-escape'),
+for attempt in (lambda: open('/etc/passwd'), lambda: os.listdir('/'), lambda: os.mkdir('/var/tmp/nkismith-escape'),
                 lambda: os.execv('/bin/true', ['true'])):
     try:
         attempt()
