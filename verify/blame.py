@@ -93,7 +93,7 @@ def _need(trace: Trace, needed: dict[int, np.ndarray], operand: Operand, wanted:
     if operand.buffer not in needed:
         needed[operand.buffer] = np.zeros(_bytes(trace, operand.buffer), bool)
     view = _view(trace, needed[operand.buffer], operand)
-    elements = wanted.reshape(*wanted.shape[:-1], -1).any(axis=-1) if wanted.ndim else wanted
+    elements = np.asarray(wanted.reshape(*wanted.shape[:-1], -1).any(axis=-1))
     rows = wanted.shape[0]
     if operand.dynamic is not None:
         needed[operand.buffer][:] = True

@@ -79,7 +79,7 @@ def require(spec: OpSpec, trace: Trace, comparisons: tuple[Comparison, ...]) -> 
                 reason(comparison),
                 comparison.message,
                 fix=f"look first at line {', '.join(map(str, found.lines[:6]))}" if found else "",
-                line=found and found.line,
+                line=found.line if found else None,
             )
 
 

@@ -95,7 +95,10 @@ def recheck(
             say = partial(bar.update, bar.task_ids[0])
             found.append(
                 evidence.recheck(
-                    kernel, contract, mutants=mutants, progress=lambda text, say=say: say(status=escape(text))
+                    kernel,
+                    contract,
+                    mutants=mutants,
+                    progress=lambda text, say=say: say(status=escape(text)),  # type: ignore[misc]
                 )
             )
         if not json:

@@ -165,7 +165,7 @@ def _ordered_inputs(node: Node) -> Node:
     for first, second in _interchangeable(node):
         for holder in (attrs, operands):
             if first in holder and second in holder:
-                holder[first], holder[second] = sorted((holder[first], holder[second]), key=repr)  # type: ignore[index]
+                holder[first], holder[second] = sorted((holder[first], holder[second]), key=repr)  # type: ignore[index,assignment]
     return replace(node, attrs=attrs, operands=operands)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nkismith.verify.mutation.edits import edits
 from nkismith.verify.mutation.moves import moves
@@ -149,7 +150,7 @@ def _other_bound(file: int, line: int, bound: str, by: int) -> Change:
     return change
 
 
-def _bound(node: Node, bound: str, by: int, scalar: int) -> Node:
+def _bound(node: Any, bound: str, by: int, scalar: int) -> Node:
     """A loop with another bound; a run-time one becomes a scalar of its own, computed just before the loop."""
     old = getattr(node, bound)
     if not isinstance(old, ScalarRef):

@@ -125,7 +125,7 @@ class Definition:
     signature: inspect.Signature
     doc: str
     check: Callable[..., None]
-    run: Callable[..., None]
+    run: Callable[..., object | None]
     taint: str | Callable[..., None]
     engine: Callable[..., str]
     accumulates: Callable[..., bool]  # does it also read what it writes to `dst`

@@ -67,7 +67,7 @@ class Dynamic(NamedTuple):
 
     kind: str
     scalar: ScalarRef | None
-    index: Operand | None
+    index: Operand | None  # type: ignore[assignment]  # the field hides tuple.index, which nobody calls
     stride: int
     limit: int
     group: int = 0

@@ -204,7 +204,7 @@ def matmul(site: Site) -> Cost:
 def transpose(site: Site) -> Cost:
     """TensorE moves an identity as wide as the data has partitions; trn3 runs two at a time (A4)."""
     passes = 2 if site.dtype("data") == "float32" else 1  # transpose mode (A3)
-    cycles = max(site.partitions("data"), MATMUL_MIN) * passes
+    cycles = float(max(site.partitions("data"), MATMUL_MIN) * passes)
     if site.target.generation >= 4:
         cycles /= 2
     return Cost(cycles, load=site.free("data") / LOAD_SPEEDUP * passes)

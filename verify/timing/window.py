@@ -177,7 +177,7 @@ class Window:
 
     def _place(self, step: int) -> None:
         entry, steps = self._pending.pop(step), self.steps
-        self.engines.place(step, entry.earliest, entry.cause, entry.since, entry.banks)
+        self.engines.place(step, entry.earliest, entry.cause, entry.since, tuple(entry.banks))
         self._clock = max(self._clock, steps.start[step])
         while self._oldest < len(steps.instrs) and steps.finish[self._oldest] >= 0:
             self._oldest += 1
