@@ -5,7 +5,8 @@ import nki.isa as nisa
 import nki.language as nl
 
 PARTITIONS = 128
-ROW_BYTES = 2048  # of a partition and DMA from which a transfer runs near full rate
+CHUNK = 2048  # elements of a partition that are rotated together: long DMA rows, tiles that fit SBUF several times
+CHUNKS = 8  # of a block, which shares one load of cos and one of sin
 # Of so many chunks GpSimdE takes so many: it needs two cycles an element where VectorE needs one, and VectorE's clock
 # is 0.96 GHz on trn2 and 1.2 GHz on trn3.
 GPSIMD_SHARE = {nisa.nc_version.gen3: (4, 11), nisa.nc_version.gen4: (6, 19)}
@@ -29,13 +30,11 @@ def rope_3d(x, cos, sin):
     """
     tokens, heads, size = x.shape
     y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    width = 4 if x.dtype == nl.float32 else 2
-    chunk = max(1, ROW_BYTES // (heads * size * width))
-    block = max(chunk, ROW_BYTES // (size // 2 * 4))
+    chunk = max(1, CHUNK // (heads * size))
     core, cores = nl.program_id(0), nl.num_programs(0)
     share, of = GPSIMD_SHARE[nisa.get_nc_version()]
     turn = 0
-    for number, (start, partitions, rows) in enumerate(_blocks(tokens, block)):
+    for number, (start, partitions, rows) in enumerate(_blocks(tokens, chunk * CHUNKS)):
         if number % cores != core:
             continue
         stop = start + partitions * rows
