@@ -26,6 +26,7 @@ from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Instr, ScalarRef, Trace
 
 PRIME = np.uint64(2**31 - 1)
+SMALL = np.uint64(16)
 UNWRITTEN = np.uint64(2**63)  # no element of the field
 Array = np.ndarray
 
@@ -123,7 +124,7 @@ class _Algebra(Machine):
         elif operand.dtype not in FLOATS or (moved_from and self.site.dtype(moved_from) not in FLOATS):
             raise Unprovable(f"a result in {operand.dtype}")
         elif operand.dtype != "float32":
-            values = _hashed(f"round to {operand.dtype}", values)
+            values = _rounded(values, operand.dtype)
         region = self.region(operand)
         region[...] = np.broadcast_to(values, (operand.partitions or 1, operand.free)).reshape(region.shape)
 
@@ -190,6 +191,12 @@ def _number(value: float) -> int:
         return int(_constant(repr(value)))
     exact, prime = Fraction(value), int(PRIME)
     return exact.numerator * pow(exact.denominator, -1, prime) % prime
+
+
+def _rounded(values: Array, dtype: str) -> Array:
+    """A random function of its own, but for small integers, which every float dtype holds exactly."""
+    small = (values <= SMALL) | (values >= PRIME - SMALL)
+    return np.where(small, values, _hashed(f"round to {dtype}", values))
 
 
 def _product(a: Array, b: Array) -> Array:

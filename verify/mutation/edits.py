@@ -48,7 +48,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
 }
 # A number or vector that leaves the other input of the operator as it is.
 NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "power": 1.0, "maximum": -inf, "minimum": inf}
-FLAGS = ("negate", "reverse0", "reverse1", "accumulate")
+LIMIT = 1e30  # numbers from here on stand for infinity
 REDUCE_COMMANDS = {"reset_reduce": "reduce", "reduce": "reset_reduce", "reset": "idle"}
 # Parameters that say how or where an instruction runs, or which shapes it sees, not what it computes.
 NOT_NUMBERS = ("axis", "priority", "tile_position", "tile_size", "seed", "result")
@@ -133,7 +133,9 @@ def _numbers(instr: Instr, definition: Definition) -> Iterator[Edit]:
 
 
 def _other(number: int | float) -> int | float:
-    """One more; twice as much for a fraction, to which one more would not be a slip."""
+    """One more; twice as much for a fraction, to which one more would not be a slip; the other end for a limit."""
+    if abs(number) > LIMIT:
+        return -number
     return number * 2 if isinstance(number, float) and number != 0 else number + 1
 
 

@@ -118,6 +118,19 @@ def test_rounding_an_intermediate_is_another_expression():
     assert not equal(by_rows(10, through(nl.bfloat16)), by_rows(10, combine(nl.add)))
 
 
+def test_rounding_zeros_and_ones_changes_nothing():
+    def filled(dtype, value):
+        def build(a, b, c):
+            ones = nl.ndarray(a.shape, dtype=dtype, buffer=nl.sbuf)
+            nisa.memset(ones, value)
+            nisa.tensor_tensor(c, a, ones, op=nl.multiply)
+
+        return build
+
+    assert equal(by_rows(10, filled(nl.bfloat16, 1.0)), by_rows(10, filled(nl.float32, 1.0)))
+    assert not equal(by_rows(10, filled(nl.bfloat16, 1.001)), by_rows(10, filled(nl.float32, 1.001)))
+
+
 def test_a_row_left_out_or_moved_is_another_expression():
     def rows(first, last, by=0):
         def kernel(x, y):
