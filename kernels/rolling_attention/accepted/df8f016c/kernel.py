@@ -11,7 +11,6 @@ TILE = 128  # queries of a unit, keys of a matmul's contraction
 BANK = 512  # float32 columns of a PSUM bank
 STEP = 1024  # keys of one softmax step: two banks of logits
 GROUP = 96  # units (a head and a tile of queries) whose accumulators stay in SBUF together
-LOWEST = 3.0e38  # stands for minus the maximum of no logits
 
 
 @nki.jit
@@ -30,7 +29,7 @@ def rolling_attention(q, k_own, v_own, k_ring, v_ring, slots, n_past, cos, sin):
 
     Tiling:
         for each group of up to 96 units (head, tile of 128 queries), their accumulators [128, D + 1] in SBUF:
-            for each past block, then for the own keys (run-time loops):
+            for the own keys, then for each past block (run-time loops; the order of keys does not matter):
                 for each step of up to 1024 keys, for each head of the group:
                     keys transposed [D, 1024], past ones rotated on chip, and values [128, 8, D + 1] in SBUF;
                         the last column of the values is one, which makes the sum of the probabilities
@@ -51,8 +50,8 @@ def rolling_attention(q, k_own, v_own, k_ring, v_ring, slots, n_past, cos, sin):
     past = nisa.scalar_load(n_past.reshape((1, 1)))
     for first in range(0, len(mine), GROUP):
         group = _group(chip, q, mine[first : first + GROUP])
-        _past_blocks(chip, group, past, k_ring, v_ring, slots, cos, sin)
         _own_block(chip, group, k_own, v_own)
+        _past_blocks(chip, group, past, k_ring, v_ring, slots, cos, sin)
         _store(chip, group, y)
     return y
 
@@ -135,7 +134,7 @@ def _chip(size, dtype):
 
 
 def _group(chip, q, units):
-    """Load and transpose the queries of some units, and clear their accumulators."""
+    """Load and transpose the queries of some units, and make room for their accumulators."""
     queries, where = {}, []
     for head in sorted({unit[0] for unit in units}):
         own = [unit for unit in units if unit[0] == head]
@@ -148,16 +147,14 @@ def _group(chip, q, units):
         where += [unit[1] - first for unit in own]
     state = nl.ndarray((TILE, len(units), chip.size + 1), dtype=nl.float32, buffer=nl.sbuf)
     tops = nl.ndarray((TILE, len(units)), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=state, value=0.0)
-    nisa.memset(dst=tops, value=LOWEST)
     return Group(tuple(units), queries, tuple(where), state, tops)
 
 
 def _own_block(chip, group, k_own, v_own):
-    """All own keys, transposed on chip; a run-time loop over pairs of steps keeps the program short."""
-    length = k_own.shape[0]
-    pair = 2 * STEP
-    looped = length // pair * pair
+    """The own keys, transposed on chip: one or two steps start the accumulators, then a loop takes two at a time."""
+    length, pair = k_own.shape[0], 2 * STEP
+    looped = (length - 1) // pair * pair
+    first = length - looped
 
     def steps(start, stop, moved=None):
         def make(head, at, width, turn):
@@ -165,12 +162,11 @@ def _own_block(chip, group, k_own, v_own):
             _transpose(chip, chip.keys[turn][:, :width], k, turn, k_own, moved)
             _load(chip.values[turn][:, :, : chip.size], v, v_own, moved)
 
-        _steps(chip, group, stop - start, make)
+        _steps(chip, group, stop - start, make, fresh=start == 0)
 
+    steps(0, first)
     if looped:
-        nl.fori_loop(0, looped // pair, lambda number: steps(0, pair, number * pair))
-    if looped < length:
-        steps(looped, length)
+        nl.fori_loop(0, looped // pair, lambda number: steps(first, first + pair, number * pair))
 
 
 def _past_blocks(chip, group, past, k_ring, v_ring, slots, cos, sin):
@@ -195,19 +191,23 @@ def _past_blocks(chip, group, past, k_ring, v_ring, slots, cos, sin):
     nl.fori_loop(0, past, block)
 
 
-def _steps(chip, group, length, make):
-    """make(head, at, width, turn) the keys of each step, one step ahead of the units that use them."""
+def _steps(chip, group, length, make, fresh=False):
+    """make(head, at, width, turn) the keys of each step, one step ahead of the units that use them.
+
+    fresh: the first step of each head starts the accumulators.
+    """
     steps = [(head, at, min(STEP, length - at)) for at in range(0, length, STEP) for head in group.queries]
     make(*steps[0], 0)
-    for turn, (head, _, width) in enumerate(steps):
+    for turn, (head, at, width) in enumerate(steps):
         if turn + 1 < len(steps):
             make(*steps[turn + 1], (turn + 1) % 2)
         for unit in range(len(group.units)):
             if group.units[unit][0] == head:
-                _attend(chip, group, unit, chip.keys[turn % 2], chip.values[turn % 2], width)
+                keys, values = chip.keys[turn % 2], chip.values[turn % 2]
+                _attend(chip, group, unit, keys, values, width, fresh and at == 0)
 
 
-def _attend(chip, group, unit, keys, values, width):
+def _attend(chip, group, unit, keys, values, width, fresh):
     """One softmax step of one unit. Neighbouring units use different tiles, so that engines overlap."""
     head, _, rows = group.units[unit]
     queries = group.queries[head][:, group.where[unit] : group.where[unit] + rows]
@@ -218,10 +218,14 @@ def _attend(chip, group, unit, keys, values, width):
         stop = min(at + BANK, width)
         nisa.nc_matmul(dst=logits[:, at:stop], stationary=queries, moving=keys[:, at:stop], accumulate=False)
     nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=logits, axis=1, negate=True)
-    nisa.tensor_scalar(dst=new_top, data=lowest, op0=nl.multiply, operand0=chip.scale, op1=nl.minimum, operand1=top)
+    if fresh:
+        nisa.tensor_scalar(dst=new_top, data=lowest, op0=nl.multiply, operand0=chip.scale)
+    else:
+        nisa.tensor_scalar(dst=new_top, data=lowest, op0=nl.multiply, operand0=chip.scale, op1=nl.minimum, operand1=top)
     p = chip.p[unit % 3][:rows, :width]
     nisa.activation(dst=p, op=nl.exp, data=logits, bias=new_top, scale=chip.scale)
-    nisa.activation(dst=decay, op=nl.exp, data=top, bias=new_top, scale=-1.0)
+    if not fresh:
+        nisa.activation(dst=decay, op=nl.exp, data=top, bias=new_top, scale=-1.0)
     nisa.tensor_copy(dst=top, src=new_top, engine=nisa.engine.gpsimd)
     sums = chip.sums[:rows, unit % 2]
     for number, (first, count, last) in enumerate(_parts(width, chip.turned.shape[2])):
@@ -236,7 +240,10 @@ def _attend(chip, group, unit, keys, values, width):
                 moving=values[:last, first + tile],
                 accumulate=first + tile > 0,
             )
-    nisa.scalar_tensor_tensor(dst=state, data=state, op0=nl.multiply, operand0=decay, op1=nl.add, operand1=sums)
+    if fresh:
+        nisa.tensor_copy(dst=state, src=sums, engine=nisa.engine.vector)
+    else:
+        nisa.scalar_tensor_tensor(dst=state, data=state, op0=nl.multiply, operand0=decay, op1=nl.add, operand1=sums)
 
 
 def _store(chip, group, y):
