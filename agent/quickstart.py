@@ -146,7 +146,7 @@ def _op_result(op: str, case: str, source: str, store: RunStore, outcome: Outcom
 def _tell(tour: Tour, dtype: str, console: Console) -> None:
     table = Table(title="Quickstart: times are modelled for trn2, LNC 1, at each op's production case")
     for name in ("op", "attempts", "verdict", "latency µs", "floor µs", "max error / allowed", "case"):
-        table.add_column(name, justify="right" if "µs" in name else "left")
+        table.add_column(name, justify="right" if "µs" in name else "left", no_wrap=name in ("op", "case"))
     for op in tour.ops:
         table.add_row(
             op.op, str(op.attempts), op.verdict, _number(op.latency_us), _number(op.floor_us),
