@@ -90,7 +90,11 @@ def changes(kernel: AcceptedKernel) -> list[str]:
     """What has changed under a verdict since it was reached; empty if it still stands."""
     if kernel.stale:
         return [kernel.stale]
-    stored = kernel.evidence["meanings"]
+    stored = kernel.evidence.get("meanings")
+    if stored is None:
+        return [
+            f"{kernel.path.parent / 'accepted.json'} does not say what its instructions mean; accept the kernel again"
+        ]
     now = meaning.instructions(name for name in stored if name in TABLE)
     moved = [_named(name) for name in stored if now.get(name) != stored[name]]
     return [f"the meaning of {', '.join(moved)} changed since"] if moved else []

@@ -1,6 +1,9 @@
 """Evidence of accepted kernels: what it holds, what makes it stale, what recheck says."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +151,13 @@ def test_words_for_people_are_no_part_of_a_hash(first, second, same):
     one, two = (list(meaning._words(ast.parse(f"def g(site, x):\n {line}".replace("\n", "\n ")))) for line in
                 (first, second))  # fmt: skip
     assert (one == two) is same
+
+
+def test_a_hash_is_the_same_in_another_process(tmp_path):
+    code = f"from nkismith.verify import meaning; print(meaning.instructions({USED}), meaning.timing({USED}))"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert run.stdout.strip() == f"{meaning.instructions(USED)} {meaning.timing(USED)}"
 
 
 # -- recheck ------------------------------------------------------------------------------------------------------

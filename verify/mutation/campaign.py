@@ -175,7 +175,7 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
     outcome = Outcome(mutant.kind, mutant.line, mutant.what)
     at = "record"
     try:
-        mutated = _Mutated(subject, mutant)
+        mutated = Mutated(subject, mutant)
         tried = 0
         for prepared in subject.trials:
             trial = prepared.drawn.trial
@@ -198,7 +198,7 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
     return replace(outcome, seconds=time.monotonic() - started)
 
 
-class _Mutated:
+class Mutated:
     """The traces of one mutant, made when they are first asked for. Everything here raises Failure like the verdict."""
 
     def __init__(self, subject: Subject, mutant: Mutant) -> None:

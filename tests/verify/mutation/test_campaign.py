@@ -8,7 +8,10 @@ import pytest
 
 from nkismith.agent import cli
 from nkismith.kernels import spec as specs
-from nkismith.verify.mutation import NotRight, mutate
+from nkismith.verify.mutation import NotRight, campaign, mutate
+from nkismith.verify.mutation.subject import prepare
+from nkismith.verify.mutation.traces import trace_mutants
+from nkismith.verify.recording import Request
 from tests.verify import own_specs
 
 VERIFY = Path(__file__).parents[1]
@@ -60,6 +63,20 @@ def test_a_softmax_without_its_maximum_or_with_another_is_killed(score):
 
 def test_only_rules_exclude_and_they_are_named(score):
     assert {o.excluded_by for o in score.outcomes if o.excluded_by} == {"commutative_swap"}
+
+
+def test_no_mutant_that_is_killed_can_be_proved_equivalent():
+    spec = specs.load(VERIFY / "ops" / "matmul")
+    source = (VERIFY / "honest" / "matmul_in_sbuf.py").read_text()
+    subject = prepare(Request(source, "matmul", "2.33", "trn2", 1), spec, seed=3)
+    killed = 0
+    for mutant in list(trace_mutants(list(subject.scenes.values())))[::3]:
+        outcome = campaign.judge(subject, mutant)
+        if outcome.killed_by in ("mismatch", "unwritten_output"):
+            killed += 1
+            mutated = campaign.Mutated(subject, mutant)
+            assert mutated.same_values() == mutated.excluded_by() == "", mutant
+    assert killed > 20
 
 
 def test_the_counts_add_up(score):
