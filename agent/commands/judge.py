@@ -157,7 +157,7 @@ def accept(
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
     verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
-    path = None
+    path = score = None
     if verdict.accepted:
         plain = verdict.to_dict()
         require_isolation(contract, plain, allow_weak_isolation)
@@ -170,7 +170,7 @@ def accept(
         }
         path = Verifier().accept(source, contract, evidence, out)
     if json:
-        emit({"verdict": verdict, "path": path})
+        emit({"verdict": verdict, "mutation": score, "path": path})
     else:
         tell(verdict, file)
         if path and score:

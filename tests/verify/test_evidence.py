@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nkismith.agent import cli
+from nkismith.agent.judge import NotIsolated, Verifier
 from nkismith.kernels import registry
 from nkismith.kernels import spec as specs
 from nkismith.verify import check, evidence, meaning
@@ -83,6 +84,16 @@ def test_a_case_can_be_repeated_from_its_seed(spec, verdict):
     case = next(c for c in spec.cases("smoke") if str(c) == one.case)
     first, again = (draw(spec, Trial(case, one.family, one.seed)) for _ in range(2))
     assert all((first[name] == again[name]).all() for name in first)
+
+
+def test_weak_isolation_counts_only_when_somebody_says_so(spec, verdict, tmp_path):
+    weak = {**verdict.to_dict(), "strong_isolation": False, "isolation": "weak"}
+    with pytest.raises(NotIsolated, match="--allow-weak-isolation"):
+        Verifier().accept(SOURCE, spec, {"verdict": weak, "allow_weak_isolation": False}, tmp_path)
+    assert registry.of(spec, tmp_path) == []
+    Verifier().accept(SOURCE, spec, {"verdict": weak, "allow_weak_isolation": True}, tmp_path)
+    (kernel,) = registry.of(spec, tmp_path)
+    assert kernel.evidence["isolation"] == "weak" and kernel.evidence["provenance"]["allow_weak_isolation"]
 
 
 # -- what the hashes are of ---------------------------------------------------------------------------------------

@@ -190,9 +190,9 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
             tried += 1
             if tried == PROBES and (rule := mutated.excluded_by()):
                 return replace(outcome, excluded_by=rule, seconds=time.monotonic() - started)
-        at = "production"
+        at = "production shapes"
         rule = mutated.excluded_by() if tried < PROBES else ""
-        outcome = replace(outcome, excluded_by=rule or mutated.same_values())
+        outcome = replace(outcome, excluded_by=rule or mutated.same_values(), at="" if tried or rule else at)
     except Failure as failure:
         outcome = replace(outcome, killed_by=str(failure.reason), at=at)
     return replace(outcome, seconds=time.monotonic() - started)

@@ -13,7 +13,10 @@ MINIMUM = 60  # mutants, of a kernel that has as many
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One mutant: killed by a reason code (at a trial, or at `record`), excluded by a rule, or neither: it survived."""
+    """One mutant: killed by a reason code, excluded by a rule, or neither: it survived.
+
+    at: the trial that killed it, or `record`; of a survivor `production shapes` if no trial's trace was another.
+    """
 
     kind: Kind
     line: int
@@ -28,7 +31,8 @@ class Outcome:
         return not self.killed_by and not self.excluded_by
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.what} ({self.kind})"
+        where = f"; differs only at {self.at}" if self.survived and self.at else ""
+        return f"line {self.line}: {self.what} ({self.kind}{where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Score:
                 for kind, counts in self.by_kind().items()
             },
             "killed_by": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
-            "survivors": [_told(o) for o in self.survivors],
+            "survivors": [{**_told(o), "at": o.at} for o in self.survivors],
             "exclusions": [{**_told(o), "rule": o.excluded_by} for o in self.outcomes if o.excluded_by],
         }
 
