@@ -109,12 +109,13 @@ def _video() -> Finding:
 
 
 def _neuron() -> Finding:
-    if util.find_spec("neuronxcc") is None:
+    try:  # what is installed, not what can be imported: the simulator has a stand-in of that name
+        return Finding("neuron", "ok", f"neuronx-cc {metadata.version('neuronx-cc')}")
+    except metadata.PackageNotFoundError:
         return Finding(
             "neuron", "missing", "no Neuron compiler (needed on a Trainium only)",
             f"pip install --extra-index-url {NEURON_INDEX} 'nkismith[neuron]'",
         )  # fmt: skip
-    return Finding("neuron", "ok", f"neuronx-cc {metadata.version('neuronx-cc')}")
 
 
 _LOOKS: tuple[Callable[[], Finding], ...] = (
