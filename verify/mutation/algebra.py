@@ -41,37 +41,49 @@ def results(trace: Trace, arrays: Sequence[Array], *, steps: int) -> list[Array]
     arrays: inputs of the trace in order; of integer ones the values count, of float ones the shapes.
     Raises Unprovable, or LegalityError as an execution on numbers would.
     """
-    if len(trace.programs) > 1:
-        raise Unprovable("two cores")
-    machine = _Algebra(trace, arrays, steps)
-    machine.run(trace.programs[0].body)
-    return [machine.region(o).copy() for o in trace.outputs] + [machine.whole(i).copy() for i in trace.inputs]
+    memory, fields = Memory(), _fields(trace, arrays)
+    for id_, array in zip(trace.inputs, arrays, strict=True):
+        if trace.buffers[id_].dtype in INTEGERS:
+            memory.load(trace.buffers[id_], array)
+    cores = [_Algebra(trace, core, memory, fields, steps) for core in range(len(trace.programs))]
+    for core, program in zip(cores, trace.programs, strict=True):
+        core.run(program.body)  # one after the other: nothing here makes them wait
+    if len(cores) > 1 and (cores[0].written & cores[1].read_from or cores[1].written & cores[0].read_from):
+        raise Unprovable("a core reads what the other one writes")
+    core = cores[0]
+    return [core.region(o).copy() for o in trace.outputs] + [core.whole(i).copy() for i in trace.inputs]
+
+
+def _fields(trace: Trace, arrays: Sequence[Array]) -> dict[int, Array]:
+    """The elements of inputs and constants, by buffer, a row a partition."""
+    fields = {}
+    for number, (id_, array) in enumerate(zip(trace.inputs, arrays, strict=True)):
+        if trace.buffers[id_].dtype in INTEGERS:
+            fields[id_] = (array.astype(np.int64) % int(PRIME)).astype(np.uint64).reshape(1, -1)
+        else:
+            fields[id_] = np.random.default_rng(number).integers(int(PRIME), size=(1, array.size), dtype=np.uint64)
+    for buffer in trace.buffers:
+        if buffer.kind == "constant":
+            values = np.frombuffer(buffer.data, STORAGE[buffer.dtype]).astype(np.float32)
+            fields[buffer.id] = _numbers(values).reshape(buffer.shape[0] if buffer.space != "hbm" else 1, -1)
+    return fields
 
 
 class _Algebra(Machine):
     """One core on field elements. Control flow, scalars and addresses are the machine's own, on the real integers."""
 
-    def __init__(self, trace: Trace, arrays: Sequence[Array], steps: int) -> None:
-        memory = Memory()
-        super().__init__(trace.buffers, memory, target(trace.target), files=trace.files, steps=steps)
-        self.fields: dict[int, Array] = {}
+    def __init__(self, trace: Trace, core: int, memory: Memory, fields: dict[int, Array], steps: int) -> None:
+        super().__init__(
+            trace.buffers, memory, target(trace.target), core=core, lnc=trace.lnc, files=trace.files, steps=steps
+        )
+        self.fields = fields
         self.lanes = np.zeros(PARTITIONS, np.uint64)
-        for number, (id_, array) in enumerate(zip(trace.inputs, arrays, strict=True)):
-            buffer = trace.buffers[id_]
-            if buffer.dtype in INTEGERS:
-                memory.load(buffer, array)
-                self.whole(id_)[...] = array.astype(np.int64).reshape(self.whole(id_).shape) % int(PRIME)
-            else:
-                random = np.random.default_rng(number).integers(int(PRIME), size=self.whole(id_).shape)
-                self.whole(id_)[...] = random
-        for buffer in trace.buffers:
-            if buffer.kind == "constant":
-                values = np.frombuffer(buffer.data, STORAGE[buffer.dtype]).astype(np.float32)
-                self.whole(buffer.id)[...] = _numbers(values).reshape(self.whole(buffer.id).shape)
+        self.written: set[int] = set()  # buffers
+        self.read_from: set[int] = set()
 
     def begin(self, loop_id: int) -> None:
         for buffer in self.buffers:
-            if buffer.scope == loop_id:
+            if buffer.scope == loop_id and buffer.core in (-1, self.core):
                 self.fields.pop(buffer.id, None)
 
     def _perform(self, instr: Instr) -> None:
@@ -113,8 +125,17 @@ class _Algebra(Machine):
     def read(self, name: str) -> Array:
         """The elements of an operand, [P, N]."""
         operand = self.operand(name)
+        self.read_from.add(operand.buffer)
         values = self.region(operand).reshape(operand.partitions or 1, -1)
         return np.where(values == UNWRITTEN, _constant("unwritten"), values)
+
+    def place(self, name: str) -> Array:
+        """The elements of an operand that is about to be set."""
+        operand = self.operand(name)
+        if self.memory.holds(operand.buffer):
+            raise Unprovable("integers are written")
+        self.written.add(operand.buffer)
+        return self.region(operand)
 
     def write(self, name: str, values: Array, moved_from: str = "") -> None:
         """Set an operand; a narrower dtype than float32 rounds what was not `moved_from` one of the same dtype."""
@@ -125,7 +146,7 @@ class _Algebra(Machine):
             raise Unprovable(f"a result in {operand.dtype}")
         elif operand.dtype != "float32":
             values = _rounded(values, operand.dtype)
-        region = self.region(operand)
+        region = self.place(name)
         region[...] = np.broadcast_to(values, (operand.partitions or 1, operand.free)).reshape(region.shape)
 
     def factor(self, name: str, default: float = 0.0) -> Array:
@@ -260,7 +281,7 @@ def _copy(source: str) -> Callable[[_Algebra, Site], None]:
 
 def _memset(m: _Algebra, site: Site) -> None:
     value = cast(np.full(1, site.attr("value"), np.float32), site.dtype("dst")).astype(np.float32)
-    m.region(m.operand("dst"))[...] = _numbers(value)[0]
+    m.place("dst")[...] = _numbers(value)[0]
 
 
 def _tensor_tensor(m: _Algebra, site: Site) -> None:
