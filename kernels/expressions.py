@@ -11,6 +11,7 @@ import ast
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ class Expression:
         return bool(np.all(self.value(env)))
 
 
+@lru_cache(maxsize=4096, typed=True)
 def parse(text: str | int | float) -> Expression:
     """Parse `text`; raises ExpressionError naming the first thing that is not allowed."""
     source = str(text).strip()

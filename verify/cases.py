@@ -18,16 +18,18 @@ import numpy as np
 from nkismith.kernels.expressions import ExpressionError, parse
 from nkismith.kernels.relations import Side
 from nkismith.kernels.schema import Dim
-from nkismith.kernels.spec import Case, OpSpec, SpecError
+from nkismith.kernels.spec import Bound, Case, OpSpec, SpecError
 from nkismith.kernels.tensors import INTEGERS, numpy_dtype
 from nkismith.verify.values import draw_floats, families
 
 # A drawn shape stays below both, so that a check takes seconds: elements of all tensors, and matmul FLOP.
 ELEMENTS_CAP = 150_000
 FLOP_CAP = 30_000_000
-DRAWN_CASES = 6
+DRAWN_CASES = 7
 LONG_CASES = 3  # of these: one dim as long as is affordable, so that loops over blocks of tiles run more than once
 LONG_ELEMENTS_CAP = 600_000
+NEAR_ELEMENTS_CAP = 1_800_000  # one is a production case made shorter: its widths decide how a kernel blocks its work
+WIDE_RANGE = 1000  # times its smallest size: a dim that counts tokens or rows, not channels or heads
 BOUNDARIES = (1, 2, 31, 32, 33, 127, 128, 129, 255, 257, 511, 512, 513, 1023, 1025, 2049)  # tile sizes and neighbours
 ALWAYS = ("normal", "spikes")  # families that every shape meets
 _SIDES: tuple[Side, ...] = ("low", "high", "any", "any")
@@ -59,8 +61,8 @@ def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAW
     """The trials of one verdict: smoke, edge, then `drawn` shapes from the domain, for every dtype or only `dtype`.
 
     The first case of each dtype meets every family of values; the others meet plain values, spikes (of all families
-    they expose most mistakes) and one more. A listed case keeps its run-time scalars in its first trial; all others
-    draw theirs.
+    they expose most mistakes) and, if they are small, one more. A listed case keeps its run-time scalars in its first
+    trial; all others draw theirs.
     """
     rng = np.random.default_rng(seed)
     listed = [c for group in ("smoke", "edge") for c in spec.cases(group) if dtype in (None, c.dtype)]  # type: ignore[arg-type]
@@ -71,7 +73,8 @@ def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAW
     met: set[str | None] = set()
     trials = []
     for number, case in enumerate([*listed, *drawn_cases(spec, rng, drawn, dtype)]):
-        chosen = [*ALWAYS, others[number % len(others)]] if case.dtype in met else names
+        one_more = () if _elements(spec.bind(case)) > ELEMENTS_CAP else (others[number % len(others)],)
+        chosen = [*ALWAYS, *one_more] if case.dtype in met else names
         met.add(case.dtype)
         for turn, family in enumerate(chosen):
             control = case if turn == 0 else with_drawn_control(spec, case, rng)
@@ -82,8 +85,8 @@ def plan(spec: OpSpec, *, seed: int, dtype: str | None = None, drawn: int = DRAW
 def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str | None = None) -> list[Case]:
     """`count` cases from the domain that the spec does not list, small enough to execute in seconds.
 
-    The first ones take one dim each to about its largest affordable size, the dims with the widest ranges. Fewer come
-    back when the domain is too small to hold them.
+    The first ones take one dim each to about its largest affordable size, the dims with the widest ranges; the next is
+    a production case made shorter. Fewer come back when the domain is too small to hold them.
     """
     seen = [c.dims for group in ("smoke", "edge", "production") for c in spec.cases(group)]  # type: ignore[arg-type]
     dtypes: Sequence[str | None] = (dtype,) if dtype else spec.dtypes or (None,)
@@ -99,6 +102,10 @@ def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str |
     for name in _by_range(spec, rng):
         if len(found) < min(LONG_CASES, count):
             any(add(dims, LONG_ELEMENTS_CAP) for dims in _stretched(spec, name, rng))
+    production = spec.cases("production")
+    if production and len(found) < count:
+        near = production[rng.integers(len(production))]
+        any(add(dims, NEAR_ELEMENTS_CAP) for dims in _shortened(spec, near.dims, rng))
     for _ in range(400):
         if len(found) < count:
             add({n: _size(d, rng) for n, d in spec.dims.items()}, ELEMENTS_CAP)
@@ -116,8 +123,12 @@ def _affordable(
         bound = spec.bind(case)
     except (ExpressionError, SpecError):  # a combination the spec cannot hold, such as too few distinct ids
         return None
-    elements = sum(t.size for t in (bound.inputs | bound.outputs).values())
-    return case if elements <= cap and bound.work["matmul"] <= FLOP_CAP else None
+    return case if _elements(bound) <= cap and bound.work["matmul"] <= FLOP_CAP else None
+
+
+def _elements(bound: Bound) -> int:
+    """Elements of all tensors."""
+    return sum(t.size for t in (bound.inputs | bound.outputs).values())
 
 
 def _by_range(spec: OpSpec, rng: np.random.Generator) -> list[str]:
@@ -171,6 +182,16 @@ def with_drawn_control(spec: OpSpec, case: Case, rng: np.random.Generator) -> Ca
         shape = tuple(parse(size).integer(case.dims) for size in spec.inputs[name].shape)
         env[name] = spec.relations[name].draw(shape, env, rng, _SIDES[rng.integers(len(_SIDES))])
     return replace(case, control={n: env[n].ravel().tolist() for n in spec.control}, label="")
+
+
+def _shortened(spec: OpSpec, dims: dict[str, int], rng: np.random.Generator) -> Iterator[dict[str, int]]:
+    """These sizes with ever less of the longest dim: of those with a wide range first, then of the others."""
+    sizes, smallest = dict(dims), {n: _fitting(d, 0) for n, d in spec.dims.items()}
+    while longer := [n for n in sizes if sizes[n] > smallest[n]]:
+        wide = [n for n in longer if _fitting(spec.dims[n], np.inf) >= WIDE_RANGE * smallest[n]]
+        longest = max(wide or longer, key=lambda n: sizes[n])
+        sizes[longest] = _fitting(spec.dims[longest], sizes[longest] * rng.uniform(0.75, 0.97))
+        yield dict(sizes)
 
 
 def _size(dim: Dim, rng: np.random.Generator) -> int:
