@@ -145,14 +145,16 @@ def _op_result(op: str, case: str, source: str, store: RunStore, outcome: Outcom
 
 def _tell(tour: Tour, dtype: str, console: Console) -> None:
     table = Table(title="Quickstart: times are modelled for trn2, LNC 1, at each op's production case")
-    for name in ("op", "attempts", "verdict", "latency µs", "floor µs", "max error / allowed", "case"):
-        table.add_column(name, justify="right" if "µs" in name else "left", no_wrap=name in ("op", "case"))
+    for name in ("op", "attempts", "verdict", "latency µs", "floor µs", "max error / allowed"):
+        table.add_column(name, justify="right" if "µs" in name else "left", no_wrap=name == "op")
     for op in tour.ops:
         table.add_row(
             op.op, str(op.attempts), op.verdict, _number(op.latency_us), _number(op.floor_us),
-            "" if op.max_error is None else f"{op.max_error:.2g}", op.case,
+            "" if op.max_error is None else f"{op.max_error:.2g}",
         )  # fmt: skip
     console.print(table)
+    for op in tour.ops:
+        console.print(f"{op.op} at {op.case}", highlight=False)
     verdict = "equal" if tour.passed else "NOT EQUAL"
     console.print(
         f"video: {tour.frames} frames, simulated kernels against PyTorch ({dtype}): relative L2 "
