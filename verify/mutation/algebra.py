@@ -9,14 +9,24 @@ would have to agree by chance, one in 2^31 each (Schwartz and Zippel's lemma).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nkismith.verify.mutation.field import (
+    PRIME,
+    Array,
+    constant,
+    hashed,
+    inverse,
+    matrix_product,
+    mixed,
+    numbers,
+    operated,
+    product,
+    rounded,
+)
 from nkismith.verify.simulator.dtypes import FLOATS, INTEGERS, STORAGE, cast
 from nkismith.verify.simulator.hardware import PARTITIONS, target
 from nkismith.verify.simulator.instruction import define
@@ -25,10 +35,7 @@ from nkismith.verify.simulator.memory import Memory
 from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Instr, ScalarRef, Trace
 
-PRIME = np.uint64(2**31 - 1)
-SMALL = np.uint64(16)
 UNWRITTEN = np.uint64(2**63)  # no element of the field
-Array = np.ndarray
 
 
 class Unprovable(Exception):
@@ -65,7 +72,7 @@ def _fields(trace: Trace, arrays: Sequence[Array]) -> dict[int, Array]:
     for buffer in trace.buffers:
         if buffer.kind == "constant":
             values = np.frombuffer(buffer.data, STORAGE[buffer.dtype]).astype(np.float32)
-            fields[buffer.id] = _numbers(values).reshape(buffer.shape[0] if buffer.space != "hbm" else 1, -1)
+            fields[buffer.id] = numbers(values).reshape(buffer.shape[0] if buffer.space != "hbm" else 1, -1)
     return fields
 
 
@@ -127,7 +134,7 @@ class _Algebra(Machine):
         operand = self.operand(name)
         self.read_from.add(operand.buffer)
         values = self.region(operand).reshape(operand.partitions or 1, -1)
-        return np.where(values == UNWRITTEN, _constant("unwritten"), values)
+        return np.where(values == UNWRITTEN, constant("unwritten"), values)
 
     def place(self, name: str) -> Array:
         """The elements of an operand that is about to be set."""
@@ -145,7 +152,7 @@ class _Algebra(Machine):
         elif operand.dtype not in FLOATS or (moved_from and self.site.dtype(moved_from) not in FLOATS):
             raise Unprovable(f"a result in {operand.dtype}")
         elif operand.dtype != "float32":
-            values = _rounded(values, operand.dtype)
+            values = rounded(values, operand.dtype)
         region = self.place(name)
         region[...] = np.broadcast_to(values, (operand.partitions or 1, operand.free)).reshape(region.shape)
 
@@ -155,7 +162,7 @@ class _Algebra(Machine):
             return self.read(name).reshape(-1, 1)
         value = self.site.attr(name)
         value = self.value(value) if isinstance(value, ScalarRef) else value
-        return _numbers(np.full((1, 1), default if value is None else value, np.float32))
+        return numbers(np.full((1, 1), default if value is None else value, np.float32))
 
     def accumulate(self, values: Array, command: str) -> None:
         """ScalarE's accumulator under reduce_cmd, read into reduce_res."""
@@ -171,103 +178,6 @@ class _Algebra(Machine):
             self.write("reduce_res", lanes[:, None])
 
 
-# -- arithmetic ---------------------------------------------------------------------------------------------------
-
-
-def _mixed(values: Array) -> Array:
-    """A random-looking function of 64 bits (splitmix64)."""
-    x = values + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _hashed(what: str, *values: Array) -> Array:
-    """A random function of the field, one for each `what`, of ordered arguments."""
-    result: Array = np.uint64(_seed(what))  # type: ignore[assignment]
-    for value in values:
-        result = _mixed(result * np.uint64(0x100000001B3) ^ value)
-    return result % PRIME
-
-
-@cache
-def _seed(what: str) -> int:
-    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
-
-
-def _constant(what: str) -> np.uint64:
-    return np.uint64(_seed(what) % int(PRIME))
-
-
-def _numbers(values: Array) -> Array:
-    """float32 numbers as elements: each is a fraction with a power of two below, so it has exactly one."""
-    distinct, where = np.unique(values, return_inverse=True)
-    elements = [_number(float(v)) for v in distinct]
-    return np.array(elements, np.uint64)[where].reshape(values.shape)
-
-
-@cache
-def _number(value: float) -> int:
-    if not np.isfinite(value):
-        return int(_constant(repr(value)))
-    exact, prime = Fraction(value), int(PRIME)
-    return exact.numerator * pow(exact.denominator, -1, prime) % prime
-
-
-def _rounded(values: Array, dtype: str) -> Array:
-    """A random function of its own, but for small integers, which every float dtype holds exactly."""
-    small = (values <= SMALL) | (values >= PRIME - SMALL)
-    return np.where(small, values, _hashed(f"round to {dtype}", values))
-
-
-def _product(a: Array, b: Array) -> Array:
-    return a * b % PRIME
-
-
-def _inverse(a: Array) -> Array:
-    """1 / a as a^(p - 2)."""
-    result, power = np.ones_like(a), a
-    for bit in bin(int(PRIME) - 2)[:1:-1]:
-        if bit == "1":
-            result = _product(result, power)
-        power = _product(power, power)
-    return result
-
-
-def _matrix_product(a: Array, b: Array) -> Array:
-    """a.T @ b for [K, M] and [K, N], K at most 128: in parts of 11 bits, so that float64 sums stay exact."""
-    result = np.zeros((a.shape[1], b.shape[1]), np.uint64)
-    right = b.astype(np.float64)
-    for shift in (0, 11, 22):
-        part = (a >> np.uint64(shift)) & np.uint64(0x7FF)
-        sums = (part.T.astype(np.float64) @ right).astype(np.uint64) % PRIME
-        result = (result + (sums << np.uint64(shift))) % PRIME
-    return result
-
-
-_SYMMETRIC = frozenset({"maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"})
-
-
-def _operated(op: str, a: Array, b: Array) -> Array:
-    """An ALU operator or activation function; those of one input ignore b."""
-    match op:
-        case "add":
-            return (a + b) % PRIME
-        case "subtract":
-            return (a + (PRIME - b)) % PRIME
-        case "multiply":
-            return _product(a, b)
-        case "copy" | "bypass":
-            return a
-        case "square":
-            return _product(a, a)
-        case "reciprocal":
-            return _inverse(a)
-    if op in _SYMMETRIC:
-        return _hashed(op, (a + b) % PRIME, _product(a, b))
-    return _hashed(op, a, b)
-
-
 # -- instructions -------------------------------------------------------------------------------------------------
 
 
@@ -281,37 +191,37 @@ def _copy(source: str) -> Callable[[_Algebra, Site], None]:
 
 def _memset(m: _Algebra, site: Site) -> None:
     value = cast(np.full(1, site.attr("value"), np.float32), site.dtype("dst")).astype(np.float32)
-    m.place("dst")[...] = _numbers(value)[0]
+    m.place("dst")[...] = numbers(value)[0]
 
 
 def _tensor_tensor(m: _Algebra, site: Site) -> None:
-    m.write("dst", _operated(site.attr("op"), m.read("data1"), m.read("data2")))
+    m.write("dst", operated(site.attr("op"), m.read("data1"), m.read("data2")))
 
 
 def _tensor_scalar(m: _Algebra, site: Site) -> None:
     value = m.read("data")
     for which in ("0", "1"):
         if op := site.attr(f"op{which}"):
-            value = _operated(op, *_pair(value, m.factor(f"operand{which}"), site.attr(f"reverse{which}")))
+            value = operated(op, *_pair(value, m.factor(f"operand{which}"), site.attr(f"reverse{which}")))
     m.write("dst", value)
 
 
 def _scalar_tensor_tensor(m: _Algebra, site: Site) -> None:
     if site.attr("reduce_op"):
         raise Unprovable("VectorE's accumulator")
-    first = _operated(site.attr("op0"), *_pair(m.read("data"), m.factor("operand0"), site.attr("reverse0")))
-    m.write("dst", _operated(site.attr("op1"), *_pair(first, m.read("operand1"), site.attr("reverse1"))))
+    first = operated(site.attr("op0"), *_pair(m.read("data"), m.factor("operand0"), site.attr("reverse0")))
+    m.write("dst", operated(site.attr("op1"), *_pair(first, m.read("operand1"), site.attr("reverse1"))))
 
 
 def _activation(m: _Algebra, site: Site) -> None:
-    argument = _operated("add", _product(m.read("data"), m.factor("scale", 1.0)), m.factor("bias"))
-    value = _operated(site.attr("op"), argument, np.uint64(0))  # type: ignore[arg-type]
+    argument = operated("add", product(m.read("data"), m.factor("scale", 1.0)), m.factor("bias"))
+    value = operated(site.attr("op"), argument, np.uint64(0))  # type: ignore[arg-type]
     m.write("dst", value)
     m.accumulate(value, site.attr("reduce_cmd", "reset_reduce"))
 
 
 def _reciprocal(m: _Algebra, site: Site) -> None:
-    m.write("dst", _inverse(m.read("data")))
+    m.write("dst", inverse(m.read("data")))
 
 
 def _tensor_reduce(m: _Algebra, site: Site) -> None:
@@ -319,7 +229,7 @@ def _tensor_reduce(m: _Algebra, site: Site) -> None:
     if site.attr("op") == "add":
         value = values.sum(axis=1) % PRIME
     else:  # whatever the order
-        value = _hashed(site.attr("op"), _mixed(values).sum(axis=1))
+        value = hashed(site.attr("op"), mixed(values).sum(axis=1))
     value = (PRIME - value) % PRIME if site.attr("negate") else value
     m.write("dst", value.reshape(m.operand("dst").partitions, -1))
 
@@ -331,10 +241,10 @@ def _nc_transpose(m: _Algebra, site: Site) -> None:
 def _nc_matmul(m: _Algebra, site: Site) -> None:
     if site.attr("is_transpose") or site.attr("perf_mode") != "none":
         raise Unprovable("a matmul in another mode")
-    value = _matrix_product(m.read("stationary"), m.read("moving"))
+    value = matrix_product(m.read("stationary"), m.read("moving"))
     old, accumulate = m.region(m.operand("dst")).reshape(value.shape), site.attr("accumulate")
     if accumulate is not False:
-        added = _operated("add", m.read("dst"), value)
+        added = operated("add", m.read("dst"), value)
         value = added if accumulate else np.where(old == UNWRITTEN, value, added)
     m.write("dst", value)
 

@@ -7,7 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from nkismith.verify.mutation import algebra
+from nkismith.verify.mutation import algebra, field
 from nkismith.verify.simulator.kernel import TensorType, record
 
 PRIME = 2**31 - 1
@@ -211,8 +211,8 @@ def test_the_field_is_a_field():
     random = np.random.default_rng(0)
     a, b = (random.integers(PRIME, size=(7, 5)).astype(np.uint64) for _ in range(2))
     exact = (a.T.astype(object) @ b.astype(object)) % PRIME
-    assert (algebra._matrix_product(a, b) == exact.astype(np.uint64)).all()
-    assert (algebra._product(a, algebra._inverse(a)) == 1).all()
+    assert (field.matrix_product(a, b) == exact.astype(np.uint64)).all()
+    assert (field.product(a, field.inverse(a)) == 1).all()
     for value in (0.0, 1.0, -1.0, 0.5, -3.75, float(np.float32(1e-6)), 65504.0):
-        element, exact = algebra._number(value), Fraction(value)
+        element, exact = field.number(value), Fraction(value)
         assert element * exact.denominator % PRIME == exact.numerator % PRIME
