@@ -58,7 +58,7 @@ def test_mp4_is_h264_at_16_fps_and_shows_the_frames(tmp_path, size):
     assert listing(tmp_path) == ["out.mp4"]
 
 
-def test_pieces_make_the_same_film_as_the_whole(tmp_path):
+def test_pieces_make_the_same_file_as_the_whole(tmp_path):
     frames = gradients(13, 48, 80)
     write_mp4(frames, tmp_path / "whole.mp4")
     write_mp4(iter(frames.split([9, 4])), tmp_path / "pieces.mp4")
@@ -66,9 +66,7 @@ def test_pieces_make_the_same_film_as_the_whole(tmp_path):
         for frame in frames.bfloat16().split(1):
             video.add(frame.float())
         assert not (tmp_path / "pushed.mp4").exists()
-    whole, pieces = (np.asarray(read(tmp_path / name)[1], float) for name in ("whole.mp4", "pieces.mp4"))
-    assert whole.shape == pieces.shape
-    assert np.abs(whole - pieces).mean() < 1  # grey levels; the encoder's threads may decide a block differently
+    assert np.array_equal(read(tmp_path / "whole.mp4")[1], read(tmp_path / "pieces.mp4")[1])
     assert len(read(tmp_path / "pushed.mp4")[1]) == 13
 
 
