@@ -21,6 +21,7 @@ from nkismith.verify.simulator.enums import engine as Engine
 from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
+from nkismith.verify.simulator.trace import MAX_TUPLES, WORD
 
 _PACKAGE = __name__.rpartition(".")[0]  # of this simulator
 ON_CHIP = ("sbuf", "psum")
@@ -311,7 +312,7 @@ def _many(operands: dict[str, Any], name: str, values: Any) -> None:
 
 def _number(op: str, name: str, value: Any) -> Any:
     if isinstance(value, bool | int | float):
-        return value
+        return _word(op, name, value)
     if isinstance(value, NkiScalar | VirtualRegister):
         return value.ref
     data = getattr(value, "__float__", None)
@@ -346,19 +347,28 @@ def _enum(op: str, name: str, value: Any, default: Any) -> Any:
     return value.name
 
 
-def _plain(op: str, name: str, value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+def _word(op: str, name: str, value: int | float) -> int | float:
+    """A number that fits the constant field of an instruction."""
+    if isinstance(value, int) and not -WORD <= value < WORD:
+        raise refuse("operand_type", f"nisa.{op}: {name}={value} has more than 64 bits", "pass a float")
+    return value
+
+
+def _plain(op: str, name: str, value: Any, depth: int = 0) -> Any:
+    if value is None or isinstance(value, str):
         return value
+    if isinstance(value, bool | int | float):
+        return _word(op, name, value)
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, NkiScalar | VirtualRegister):
         return value.ref
-    if isinstance(value, tuple | list):
-        return tuple(_plain(op, name, v) for v in value)
+    if isinstance(value, tuple | list) and depth < MAX_TUPLES:
+        return tuple(_plain(op, name, v, depth + 1) for v in value)
     if type(value) is NkiTensor:
         raise refuse("operand_type", f"nisa.{op}: {name} takes a value known while building, not a tensor", "")
     if hasattr(value, "__index__"):
-        return int(value)
+        return _word(op, name, int(value))
     if hasattr(value, "__float__"):
         return float(value)
     raise refuse("operand_type", f"nisa.{op}: {name} is {type(value).__name__}", "a plain value")

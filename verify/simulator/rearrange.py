@@ -12,7 +12,7 @@ def inferred(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and known > 0 and size % known == 0:
         shape = tuple(size // known if n == -1 else n for n in shape)
-    if prod(shape) != size or any(n < 1 for n in shape):
+    if not shape or prod(shape) != size or any(n < 1 for n in shape):
         raise LegalityError("view_size", f"shape {shape} for {size} elements", "the element count must stay the same")
     return tuple(int(n) for n in shape)
 
@@ -61,7 +61,12 @@ def splits(
     """
     left, right = _groups(source), _groups(target)
     names = [n for g in left for n in g]
-    if len(left) != len(shape) or sorted(names) != sorted(n for g in right for n in g) or len(set(names)) < len(names):
+    if (
+        len(left) != len(shape)
+        or () in (*left, *right)
+        or sorted(names) != sorted(n for g in right for n in g)
+        or len(set(names)) < len(names)
+    ):
         raise LegalityError(
             "view_rearrange",
             f"rearrange {source} -> {target} of shape {shape}",
@@ -79,10 +84,11 @@ def _split(group: tuple[str, ...], extent: int, sizes: dict[str, int]) -> tuple[
     """Extents of the names in a group; at most one of them is not in `sizes`."""
     unknown = [n for n in group if n not in sizes]
     known = prod(sizes[n] for n in group if n in sizes)
-    if len(unknown) > 1 or (unknown and (known < 1 or extent % known)) or (not unknown and known != extent):
+    whole = known == extent if not unknown else known > 0 and extent % known == 0
+    if len(unknown) > 1 or not whole or any(sizes[n] < 1 for n in group if n in sizes):
         raise LegalityError(
             "view_rearrange",
             f"extent {extent} does not split into {group} with {sizes}",
-            "give fixed_sizes for all but one name of a group, dividing the extent",
+            "give positive fixed_sizes for all but one name of a group, dividing the extent",
         )
     return tuple(sizes.get(n, extent // known) for n in group)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -20,9 +21,12 @@ from nkismith.verify.simulator.dtypes import DTYPES, DType, named
 from nkismith.verify.simulator.enums import MemoryRegion
 from nkismith.verify.simulator.errors import LegalityError, SimulatorError
 from nkismith.verify.simulator.hardware import Target, target
-from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
+from nkismith.verify.simulator.scalars import INT32_MAX, INT32_MIN, NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor, Storage, refuse
 from nkismith.verify.simulator.trace import (
+    MAX_ELEMENTS,
+    MAX_NESTING,
+    MAX_TEXT,
     Buffer,
     Instr,
     Loop,
@@ -154,6 +158,8 @@ class Recorder:
     ) -> NkiTensor:
         """New storage and the view that covers it. Raises LegalityError on a bad shape, dtype, region or address."""
         extents, kind_of = _shape(shape), named(dtype)
+        if name:
+            _check_name(name)
         if kind_of is None:
             raise self.located(refuse("dtype", f"unknown dtype {dtype!r}", "use an nl dtype such as nl.bfloat16"))
         if not isinstance(region, MemoryRegion):
@@ -226,6 +232,8 @@ class Recorder:
                     "roll the outer loop into nl.fori_loop",
                 )
             )  # fmt: skip
+        if name:
+            _check_name(name)
         line, file = self.where()
         instr = Instr(self._instructions, op, operands, attrs, line, file, name or "")
         self._bodies[-1].append(instr)
@@ -272,6 +280,10 @@ class Recorder:
 
     @contextmanager
     def _inside(self, node: Loop | While | Ordered) -> Iterator[None]:
+        if len(self._bodies) > MAX_NESTING:
+            raise self.located(
+                refuse("instruction_budget", f"loops nest deeper than {MAX_NESTING}", "end the recursion, or unroll")
+            )
         self._bodies[-1].append(node)
         self._bodies.append(node.body)
         looping = not isinstance(node, Ordered)
@@ -305,8 +317,8 @@ class Recorder:
     def counted(self, lower: Any, upper: Any, step: int) -> Iterator[NkiScalar | VirtualRegister]:
         """Record a counted loop; the with-block is its body and gets the index."""
         bounds = [self._loop_bound(bound) for bound in (lower, upper)]
-        if type(step) is not int or step < 1:
-            raise self.located(refuse("loop_step", f"step {step!r}", "a positive compile-time int"))
+        if type(step) is not int or not 1 <= step <= INT32_MAX:
+            raise self.located(refuse("loop_step", f"step {step!r}", "a positive compile-time int of 32 bits"))
         index = self.new_scalar()
         line, file = self.where()
         loop = Loop(self._open_loop(), index.id, bounds[0], bounds[1], step, [], line, file)
@@ -333,6 +345,10 @@ class Recorder:
                     "an int, an NkiScalar (nisa.scalar_load) or a VirtualRegister",
                 )
             )  # fmt: skip
+        if not INT32_MIN <= int(bound) <= INT32_MAX:
+            raise self.located(
+                refuse("loop_bound", f"a loop bound of {int(bound)}", "32 bits: count blocks, and scale the index")
+            )
         return int(bound)
 
     def while_(self, init: Any, body: Callable[[Any], Any]) -> None:
@@ -420,7 +436,7 @@ def _address(address: Any, space: str) -> tuple[int, ...] | None:
     if address is None:
         return None
     parts = tuple(address) if isinstance(address, tuple | list) else (address,)
-    if len(parts) != (1 if space == "hbm" else 2) or not all(isinstance(a, int) and a >= 0 for a in parts):
+    if len(parts) != (1 if space == "hbm" else 2) or not all(type(a) is int and 0 <= a < MAX_ELEMENTS for a in parts):
         raise current().located(
             refuse("address", f"address {address!r} in {space}", "(start partition, byte offset); (offset,) in HBM")
         )
@@ -437,7 +453,15 @@ def _shape(shape: Any) -> tuple[int, ...]:
         whole = tuple(int(n) for n in extents)
     if not whole or any(n < 1 for n in whole):
         raise current().located(refuse("tile_shape", f"shape {shape!r}", "positive compile-time integers"))
+    if prod(whole) > MAX_ELEMENTS:
+        raise current().located(refuse("tile_shape", f"shape {shape!r}", "no memory holds that many elements"))
     return whole
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or len(name) > MAX_TEXT:
+        shown = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
+        raise current().located(refuse("operand_type", f"name= of {shown}", f"a string of at most {MAX_TEXT}"))
 
 
 def finish(entry: str, recorders: list[Recorder], inputs: list[NkiTensor], outputs: list[NkiTensor]) -> Trace:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from nkismith.verify.simulator.errors import LegalityError
-from nkismith.verify.simulator.trace import ScalarRef
+from nkismith.verify.simulator.trace import WORD, ScalarRef
 
-INT32_MIN, UINT32_MAX = -(1 << 31), (1 << 32) - 1
+INT32_MIN, INT32_MAX, UINT32_MAX = -(1 << 31), (1 << 31) - 1, (1 << 32) - 1
 
 
 class NkiScalar:
@@ -32,6 +32,8 @@ class NkiScalar:
                 "scalar_width", f"{self.dtype} and {other.dtype} scalars in one expression",
                 "load both with the same dtype",
             )  # fmt: skip
+        if isinstance(other, int) and not -WORD <= other < WORD:
+            raise LegalityError("scalar_width", f"arithmetic of an NkiScalar with {other}", "stay in 64 bits")
         for scalar in (self, other):
             if isinstance(scalar, NkiScalar) and scalar.is_comparison:
                 raise LegalityError("scalar_comparison", "arithmetic on a comparison", "use arithmetic on the scalars")

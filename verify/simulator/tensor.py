@@ -14,7 +14,7 @@ from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.host import asserts, values_of
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister, combine
-from nkismith.verify.simulator.trace import Dynamic
+from nkismith.verify.simulator.trace import MAX_ELEMENTS, Dynamic
 from nkismith.verify.simulator.views import Storage, View, dtype_of
 
 __all__ = ["DynamicSlice", "NkiTensor", "Storage", "refuse"]
@@ -100,16 +100,19 @@ class NkiTensor(View):
                     out_shape.append(1)
                     out_strides.append(stride)
             elif kind is DynamicSlice:
-                size = _bound(k.size, dim)
-                if isinstance(k.start, int):
-                    if not 0 <= k.start <= k.start + size <= extent or size < 1:
-                        raise _out_of_range(slice(k.start, k.start + size), dim, shape)
+                size, first = _bound(k.size, dim), k.start
+                if not 1 <= size <= extent:
+                    raise _out_of_range(f"nl.ds(..., {size})", dim, shape)
+                if isinstance(first, NkiScalar | VirtualRegister | NkiTensor):
+                    self._check_dynamic(dim, first)
+                    terms.append((first, stride, extent - size + 1))
+                else:
+                    first = _bound(first, dim)
+                    if not 0 <= first <= extent - size:
+                        raise _out_of_range(slice(first, first + size), dim, shape)
                     if dim == self._locked and size != extent:
                         raise self._locked_dim(dim)
-                    offset += k.start * stride
-                else:
-                    self._check_dynamic(dim, k.start)
-                    terms.append((k.start, stride, extent - size + 1))
+                    offset += first * stride
                 out_shape.append(size)
                 out_strides.append(stride)
             elif kind is NkiScalar or kind is VirtualRegister:
@@ -200,14 +203,15 @@ class NkiTensor(View):
     ) -> NkiTensor:
         """An explicit [[stride, count], ...] pattern over the storage; `offset` adds to the view's own."""
         to = self.dtype if dtype is None else dtype_of(dtype)
-        if offset is not None and type(offset) is not int:
-            offset = _bound(offset, 0)
-        steps = tuple((int(stride), int(count)) for stride, count in pattern)
+        offset = 0 if offset is None else _bound(offset, 0)
+        steps = tuple((_bound(stride, dim), _bound(count, dim)) for dim, (stride, count) in enumerate(pattern))
         base = self.offset if to is self.dtype else self.offset * ITEMSIZE[self.dtype] // ITEMSIZE[to]
-        view = self._derive(tuple(n for _, n in steps), tuple(s for s, _ in steps), base + (offset or 0))
+        view = self._derive(tuple(n for _, n in steps), tuple(s for s, _ in steps), base + offset)
         view = view._addressed(None)._as(to)
-        if not steps or any(n < 1 for _, n in steps):
+        if not steps or any(not 1 <= n <= MAX_ELEMENTS for _, n in steps):
             raise refuse("index_bounds", f"pattern {_listed(steps)} has an empty dimension", "counts are >= 1")
+        if any(abs(n) > MAX_ELEMENTS for n in (offset, *[s for s, _ in steps])):
+            raise refuse("operand_bounds", f"pattern {_listed(steps)}, offset {offset}", "stay inside the tensor")
         if self._on_chip and (len(steps) < 2 or (steps[0][1] > 1 and steps[0][0] != view._row())):
             raise refuse(
                 "ap_partition", f"pattern {_listed(steps)} on an on-chip tensor with {view._row()} elements a row",

@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 VERSION = 1
+# What a trace can hold. The recorder refuses more at the kernel's line, the reader of its bytes does not believe it.
+MAX_ELEMENTS = 1 << 40  # of a buffer, and the reach of a stride or an offset: far beyond any HBM
+MAX_NESTING = 32  # loops and ordered blocks inside each other
+MAX_TEXT = 4096  # characters of a name
+MAX_TUPLES = 4  # inside each other, as an attribute
+WORD = 1 << 63  # integers lie in -WORD .. WORD - 1
 
 
 class ScalarRef(NamedTuple):

@@ -15,7 +15,7 @@ from nkismith.verify.simulator.dtypes import DTYPES, ITEMSIZE, DType, named
 from nkismith.verify.simulator.enums import MemoryRegion
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.rearrange import dense_strides, inferred, reshaped_strides, splits
-from nkismith.verify.simulator.trace import Dynamic, Operand
+from nkismith.verify.simulator.trace import MAX_ELEMENTS, Dynamic, Operand
 
 
 class Storage:
@@ -194,7 +194,7 @@ class View:
                 "view_partition", "the partition dimension of an on-chip tensor cannot be broadcast by a view",
                 "multiply with a row of ones on TensorE, or load with a DMA whose source repeats",
             )  # fmt: skip
-        if type(size) is not int or size < 1:
+        if type(size) is not int or not 1 <= size <= MAX_ELEMENTS:
             raise LegalityError("view_broadcast", f"broadcast to size {size!r}", "a positive int")
         self._check_gathered()
         shape, strides = list(self.shape), list(self.strides)

@@ -14,7 +14,12 @@ import msgpack
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import TraceError
 from nkismith.verify.simulator.trace import (
+    MAX_ELEMENTS,
+    MAX_NESTING,
+    MAX_TEXT,
+    MAX_TUPLES,
     VERSION,
+    WORD,
     Buffer,
     Dynamic,
     Instr,
@@ -29,11 +34,9 @@ from nkismith.verify.simulator.trace import (
 )
 
 MAX_BYTES = 1 << 30
-MAX_DEPTH = 32
 SPACES = frozenset({"sbuf", "psum", "hbm"})
 KINDS = frozenset({"input", "output", "internal", "constant"})
 DYNAMIC_KINDS = frozenset({"scalar", "vector", "gather"})
-_INT_MAX = 1 << 62
 
 
 def encode(trace: Trace) -> bytes:
@@ -142,7 +145,7 @@ class _Reader:
             raise TraceError(f"buffer {index} has unknown dtype {dtype!r}")
         if not isinstance(data, bytes):
             raise TraceError(f"buffer {index} has constant data of type {type(data).__name__}")
-        extents = tuple(_integer(n, 1, 1 << 40) for n in shape)
+        extents = tuple(_integer(n, 1, MAX_ELEMENTS) for n in shape)
         if not extents:
             raise TraceError(f"buffer {index} has no shape")
         return Buffer(
@@ -174,8 +177,8 @@ class _Reader:
         return Program(core=_integer(core, 0, 1), body=nodes, edges=pairs, scalars=self.scalars)
 
     def nodes(self, raw: Any, depth: int) -> list[Node]:
-        if depth > MAX_DEPTH:
-            raise TraceError(f"loops nest deeper than {MAX_DEPTH}")
+        if depth > MAX_NESTING:
+            raise TraceError(f"loops nest deeper than {MAX_NESTING}")
         return [self.node(n, depth) for n in raw]
 
     def node(self, raw: Any, depth: int) -> Node:
@@ -225,14 +228,14 @@ class _Reader:
         return ScalarRef(_integer(id_, 0, self.scalars - 1))
 
     def bound(self, raw: Any) -> int | ScalarRef:
-        return self.scalar(raw["$"]) if isinstance(raw, dict) else _integer(raw, -_INT_MAX)
+        return self.scalar(raw["$"]) if isinstance(raw, dict) else _integer(raw, -WORD)
 
     def attr(self, value: Any, depth: int = 0) -> object:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, dict) and set(value) == {"$"}:
             return self.scalar(value["$"])
-        if isinstance(value, tuple) and depth < 4:
+        if isinstance(value, tuple) and depth < MAX_TUPLES:
             return tuple(self.attr(v, depth + 1) for v in value)
         raise TraceError(f"attribute of type {type(value).__name__}")
 
@@ -254,8 +257,8 @@ class _Reader:
             self.text(dtype),
             _integer(start, 0),
             _integer(partitions, 0),
-            _integer(offset, -_INT_MAX),
-            tuple([(_integer(s, -_INT_MAX), _integer(n, 1)) for s, n in pattern]),
+            _integer(offset, -WORD),
+            tuple([(_integer(s, -WORD), _integer(n, 1)) for s, n in pattern]),
             None if dynamic is None or nested else self.dynamic(dynamic),
         )
         if not nested:
@@ -270,7 +273,7 @@ class _Reader:
             _member(kind, DYNAMIC_KINDS, "dynamic term"),
             None if scalar is None else self.scalar(scalar[0]),
             None if index is None else self.operand(index, nested=True),
-            _integer(stride, 0),
+            _integer(stride, -WORD),
             _integer(limit, 0),
             _integer(group, 0, 128),
         )
@@ -279,14 +282,14 @@ class _Reader:
 _PLAIN = frozenset({bool, int, float, str})
 
 
-def _integer(value: Any, low: int, high: int = _INT_MAX) -> int:
+def _integer(value: Any, low: int, high: int = WORD - 1) -> int:
     if type(value) is not int or not low <= value <= high:
         raise TraceError(f"expected an integer in {low} .. {high}, got {value!r:.60}")
     return value
 
 
 def _text(value: Any) -> str:
-    if type(value) is not str or len(value) > 4096:
+    if type(value) is not str or len(value) > MAX_TEXT:
         raise TraceError(f"expected a short string, got {type(value).__name__}")
     return value
 
