@@ -2,6 +2,7 @@
 
 NkiValidationError            the program breaks a rule of the hardware or of the API (the documented name)
 ├── LegalityError             a named rule, with line, what was seen, the limit and the way out
+│   └── CallError             the parameters of a call; a TypeError, too, as Python itself would raise
 └── UnsupportedInstruction    a name this simulator does not define; it never guesses
 SimulatorError                our own misuse (no kernel is being recorded, a malformed trace)
 └── TraceError                bytes that are not a valid trace
@@ -29,6 +30,10 @@ class LegalityError(NkiValidationError):
         where = "" if self.line is None else f"{self.file or 'kernel'}:{self.line}: "
         fix = f" Fix: {self.fix}" if self.fix else ""
         return f"{where}[{self.rule}] {self.what}{fix}"
+
+
+class CallError(LegalityError, TypeError):
+    """A function is called with parameters that it does not have, or without one that it needs."""
 
 
 class UnsupportedInstruction(NkiValidationError, AttributeError):

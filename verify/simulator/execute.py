@@ -27,6 +27,7 @@ class Execution:
     unwritten: tuple[np.ndarray | None, ...]  # a mask for each output, None when all of it was written
     warnings: tuple[tuple[int, str], ...]
     poisoned: tuple[np.ndarray | None, ...] = ()  # for each input: where unwritten data was written into it
+    poured: frozenset[int] = frozenset()  # buffers into which some instruction wrote unwritten data
 
 
 def load_inputs(trace: Trace, memory: Memory, arrays: list[np.ndarray]) -> None:
@@ -155,7 +156,7 @@ def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:
     inputs = tuple(memory.whole(trace.buffers[i]) for i in trace.inputs)
     poisoned = tuple(memory.taint(whole(trace.buffers[i])) for i in trace.inputs)
     warnings = (*trace.warnings, *(w for m in machines for w in m.warnings))
-    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned)
+    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned, memory.poured)
 
 
 def whole(buffer: Buffer) -> Operand:

@@ -26,10 +26,11 @@ _FRESH: Any = object()  # a mask: nothing of the buffer is written, and its byte
 class _Cell:
     """One buffer: its bytes as rows, its mask, and the dtype its elements are stored in."""
 
-    __slots__ = ("buffer", "bytes", "data", "mask", "store")
+    __slots__ = ("buffer", "bytes", "data", "mask", "poured", "store")
 
     def __init__(self, buffer: Buffer, data: np.ndarray, mask: Any, store: np.dtype) -> None:
         self.buffer, self.data, self.mask, self.store = buffer, data, mask, store
+        self.poured = False  # has unwritten data been written into it?
         self.bytes = data.nbytes // store.itemsize * ITEMSIZE[buffer.dtype]  # in the buffer's own dtype
 
     @property
@@ -76,6 +77,11 @@ class Memory:
     def bytes(self) -> int:
         """Bytes of all buffers that are held."""
         return sum(cell.data.nbytes for cell in self._cells.values())
+
+    @property
+    def poured(self) -> frozenset[int]:
+        """Buffers into which unwritten data has been written."""
+        return frozenset(id for id, cell in self._cells.items() if cell.poured)
 
     def whole(self, buffer: Buffer) -> np.ndarray:
         """The buffer's values in its own shape (a view); float32 where a low-precision buffer is kept wide."""
@@ -160,6 +166,8 @@ class Memory:
                 cell.mask = None
                 return
             tainted = False
+        else:
+            cell.poured = True
         if cell.mask is None:
             cell.mask = np.zeros((cell.data.shape[0], cell.buffer.free), bool)
         elif cell.mask is _FRESH:  # all of it was just set

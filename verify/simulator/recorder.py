@@ -6,6 +6,8 @@ One recorder records one program (one core). `current()` is the recorder of the 
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ import numpy as np
 
 from nkismith.verify.simulator.dtypes import DTYPES, DType, named
 from nkismith.verify.simulator.enums import MemoryRegion
-from nkismith.verify.simulator.errors import LegalityError, SimulatorError
+from nkismith.verify.simulator.errors import CallError, LegalityError, SimulatorError, UnsupportedInstruction
 from nkismith.verify.simulator.hardware import Target, target
 from nkismith.verify.simulator.scalars import INT32_MAX, INT32_MIN, NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor, Storage, refuse
@@ -41,6 +43,7 @@ from nkismith.verify.simulator.trace import (
 )
 
 _PACKAGE = str(Path(__file__).parent)
+_CALL = re.compile(r"([\w.<>]+)\(\) ((?:got|missing|takes) .*)")
 _INTERNAL: dict[str, bool] = {}
 _active: Recorder | None = None
 
@@ -417,8 +420,45 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         if error.line is None:
             error.line, error.file = _raised_at(error.__traceback__)
         raise
+    except UnsupportedInstruction as error:
+        if error.line is None:
+            error.line = _raised_at(error.__traceback__)[0]
+        raise
+    except TypeError as error:
+        refusal = _wrong_call(error)
+        if refusal is None:
+            raise
+        raise refusal from error
     finally:
         _active = previous
+
+
+def _wrong_call(error: TypeError) -> CallError | None:
+    """The refusal of a call of nki.isa or nki.language with parameters that it does not have; None for any other."""
+    from nkismith.verify.simulator.instruction import TABLE
+    from nkismith.verify.simulator.language import surface
+
+    found = _CALL.match(str(error))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if found is None or trace is None:
+        return None
+    name, frame = found[1], trace.tb_frame
+    operator: Any = frame.f_locals.get("self") if frame.f_code.co_name == "__call__" else None
+    if hasattr(operator, "nki_op"):  # nl.exp and its like
+        name, called = f"nl.{operator.nki_op}", operator._call
+    elif not frame.f_code.co_filename.startswith(str(Path(__file__).parent)):
+        called = TABLE[name].call if name in TABLE else surface.names().get(name)
+        if frame.f_globals.get(name, called) is not called:  # a function of the kernel's own
+            return None
+    else:
+        return None
+    if not callable(called):
+        return None
+    line, file = _raised_at(error.__traceback__)
+    taken = ", ".join(inspect.signature(called).parameters)
+    return CallError("call_parameters", f"{name}() {found[2]}", f"its parameters are {taken}", line, file)
 
 
 def _raised_at(trace: TracebackType | None) -> tuple[int | None, str]:

@@ -167,8 +167,7 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
         done = collect(trace, live.memory, [live.machine])
     else:
         done = execute(trace, arrays, precise=precise(), attach=watch.attach, console=print)
-    _check_written(trace, done)
-    for line, text in dict.fromkeys(done.warnings):
+    for line, text in dict.fromkeys((*done.warnings, *_check_written(trace, done))):
         where = f"{_file(trace)}:{line}" if _file(trace) else f"line {line}"
         warnings.warn(f"{where}: {text}", NkiWarning, stacklevel=3)
     _update(given, arrays, done)
@@ -176,19 +175,29 @@ def _run(kernel: Any, args: tuple, kwargs: dict, watch: Watch) -> Any:
     return _rebuild(structure, outputs, any(is_torch(g) for g in given))
 
 
-def _check_written(trace: Trace, done: Execution) -> None:
+def _check_written(trace: Trace, done: Execution) -> list[tuple[int, str]]:
+    """Refuse results computed from unwritten data; warn of elements that no instruction touched.
+
+    The documented nki.simulate returns NaN there: a kernel may leave a part of its output to another launch.
+    """
     results = [(trace.buffers[o.buffer], mask) for o, mask in zip(trace.outputs, done.unwritten, strict=True)]
     results += [(trace.buffers[i], mask) for i, mask in zip(trace.inputs, done.poisoned, strict=True)]
+    seen = []
     for buffer, mask in results:
-        if mask is not None:
-            at = np.argwhere(mask)
+        if mask is None:
+            continue
+        at = np.argwhere(mask)
+        where = f"{len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}"
+        if buffer.id in done.poured:
             raise LegalityError(
                 "unwritten_output",
-                f"{buffer.name}: nothing wrote {len(at):,} of {mask.size:,} elements, first at {at[0].tolist()}",
-                "write every element, or return a view of the part that is written",
+                f"{buffer.name}: {where}, come from data that nothing wrote",
+                "write every element that is read, or return a view of the part that is written",
                 buffer.line or None,
                 _file(trace),
             )
+        seen.append((buffer.line, f"{buffer.name}: nothing wrote {where}; they read as NaN, or 0 in integers"))
+    return seen
 
 
 def _file(trace: Trace) -> str:

@@ -121,6 +121,8 @@ class NkiTensor(View):
             elif k is None:
                 out_shape.append(extent)
                 out_strides.append(stride)
+            elif kind is range:  # nl.affine_range(n), with which the first kernels indexed
+                return self[(*keys[:dim], slice(k.start, k.stop, k.step), *keys[dim + 1 :])]
             else:
                 return self[(*keys[:dim], _bound(k, dim), *keys[dim + 1 :])]
         out_shape.extend(shape[len(keys) :])
@@ -318,7 +320,7 @@ def _bound(value: Any, dim: int) -> int:
         raise refuse(
             "dynamic_slice", f"a run-time scalar as a slice bound in dimension {dim}", "use nl.ds(start, size)"
         )
-    if isinstance(value, NkiTensor | EllipsisType) or not hasattr(value, "__index__"):
+    if isinstance(value, NkiTensor | EllipsisType) or getattr(value, "ndim", 0) or not hasattr(value, "__index__"):
         raise refuse(
             "index_type", f"index of type {type(value).__name__} in dimension {dim}",
             "index with ints, slices, Ellipsis, nl.ds or an NkiScalar; gather with .vector_select or .ap",

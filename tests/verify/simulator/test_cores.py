@@ -310,6 +310,25 @@ def test_a_barrier_of_one_core_waits_for_nobody():
     np.testing.assert_array_equal(nki.simulate(kernel)(x), x)
 
 
+@pytest.mark.parametrize("cores", [(0, 1), [0, 1], (0,), 0])
+def test_a_barrier_of_one_core_may_name_it_alone(cores):
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x)
+        nisa.core_barrier(out, cores, engine=nisa.engine.dma)
+        return out
+
+    x = np.ones((2, 2), np.float32)
+    assert (nki.simulate(kernel)(x) == x).all()
+    two = nki.jit(kernel)[2]
+    if cores in ((0, 1), [0, 1]):
+        assert (nki.simulate(two)(x) == x).all()
+    else:
+        with pytest.raises(LegalityError) as caught:
+            nki.simulate(two)(x)
+        assert caught.value.rule == "core_number"
+
+
 def test_control_flow_may_differ_where_nobody_waits():
     def kernel(x):
         out = output(x.shape)

@@ -20,7 +20,7 @@ from nkismith.verify.simulator.trace import Instr, walk
 from tests.verify.simulator.one import floats, in_psum, kernel_of, like, nisa, nl, refused, run
 
 ROOT = Path(__file__).parents[3]
-RAISING = {"refuse", "_refuse", "LegalityError"}
+RAISING = {"refuse", "_refuse", "LegalityError", "CallError"}
 
 
 # -- the table ----------------------------------------------------------------------------------------------------

@@ -293,18 +293,40 @@ class TestResults:
         assert caught.value.rule == rule
         assert caught.value.line == result.__code__.co_firstlineno
 
-    def test_unwritten_results_are_refused(self):
+    @pytest.mark.parametrize("dtype", [np.float32, np.int32])
+    def test_what_no_instruction_wrote_reads_as_documented_with_a_warning(self, dtype, recwarn):
         def kernel(x, rows):
             out = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.shared_hbm)
             nisa.dma_copy(out[:rows], x[:rows])
             return out
 
+        x = floats(4, 8).astype(dtype)
+        assert (nki.simulate(kernel)(x, 4) == x).all()
+        assert not recwarn
+        part = nki.simulate(kernel)(x, 3)
+        assert (part[:3] == x[:3]).all()
+        assert np.isnan(part[3]).all() if dtype is np.float32 else (part[3] == 0).all()
+        (warning,) = recwarn
+        assert warning.category is NkiWarning
+        assert f":{kernel.__code__.co_firstlineno + 1}: " in str(warning.message)
+        assert "8 of 32" in str(warning.message)
+        assert "[3, 0]" in str(warning.message)
+
+    def test_results_computed_from_unwritten_data_are_refused(self):
+        def kernel(x, rows):
+            tile = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(tile[:rows], x[:rows])
+            nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+            out = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+            nisa.dma_copy(out, tile)
+            return out
+
         x = floats(4, 8)
-        nki.simulate(kernel)(x, 4)
+        assert (nki.simulate(kernel)(x, 4) == x + 1).all()
         with pytest.raises(LegalityError) as caught:
             nki.simulate(kernel)(x, 3)
         assert caught.value.rule == "unwritten_output"
-        assert caught.value.line == kernel.__code__.co_firstlineno + 1
+        assert caught.value.line == kernel.__code__.co_firstlineno + 4
         assert "[3, 0]" in str(caught.value)
         assert "8 of 32" in str(caught.value)
 

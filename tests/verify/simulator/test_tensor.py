@@ -101,6 +101,25 @@ def test_size_limits():
     assert refused(mismatched, floats(8, 4), floats(8, 4)) == "operand_shapes"
 
 
+def test_one_instruction_writes_one_bank_on_trn2():
+    def window(start, columns):
+        def build(a, b):
+            wide = like(a, "float32", nl.psum, (a.shape[1], 1024))
+            nisa.memset(wide, 0.0)
+            nisa.nc_matmul(wide[:, start : start + columns], a, b[:, :columns])
+            return wide
+
+        return build
+
+    a, b = floats(32, 16), floats(32, 512, seed=1)
+    for start, columns in ((0, 512), (512, 512), (384, 128), (512, 1)):
+        result = run(window(start, columns), a, b, target="trn2")
+        np.testing.assert_allclose(result[:, start : start + columns], a.T @ b[:, :columns], rtol=1e-4, atol=1e-4)
+    for start, columns in ((256, 512), (511, 2)):
+        assert refused(window(start, columns), a, b) == "psum_bank"
+        run(window(start, columns), a, b, target="trn3")  # its moving tile may fill all of PSUM
+
+
 def test_operands_come_from_sbuf_and_results_go_to_psum():
     def psum_operand(s, m):
         return product()(in_psum(s), m)

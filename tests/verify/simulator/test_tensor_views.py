@@ -82,6 +82,17 @@ def test_on_chip_indexing_keeps_the_partition_dimension_and_two_dimensions(key, 
     assert tensor((128, 64, 32))[key].shape == shape
 
 
+def test_ranges_index_as_slices_do():
+    def kernel(x):
+        tile = nl.load(x[nl.affine_range(4), nl.affine_range(1, 8, 2)])
+        out = nl.ndarray((4, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[nl.affine_range(out.shape[0]), nl.affine_range(out.shape[1])], tile)
+        return out
+
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    assert (nki.simulate(kernel)(x) == x[:4, 1:8:2]).all()
+
+
 def test_hbm_indexing_drops_dimensions_as_numpy_does():
     t, base = tensor((4, 128, 32), "shared_hbm"), numbers((4, 128, 32))
     assert t[0, :, :].shape == (128, 32)

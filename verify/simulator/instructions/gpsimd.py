@@ -7,6 +7,7 @@ from nkismith.verify.simulator.instruction import NUMBERS, OP, PLAIN, SBUF, Defa
 from nkismith.verify.simulator.instructions.checks import check_rank, check_same_elements
 from nkismith.verify.simulator.instructions.control import wrapped
 from nkismith.verify.simulator.operators import ALU
+from nkismith.verify.simulator.scalars import INT32_MAX, INT32_MIN
 from nkismith.verify.simulator.trace import ScalarRef
 
 PATTERN_DIMS = 4
@@ -22,8 +23,12 @@ def check_affine(site, *names):
     """The pattern [[step, count], ...] has at most 4 dimensions and as many values as each tile has a partition."""
     pattern = site.attr("pattern")
     pairs = isinstance(pattern, tuple) and all(isinstance(p, tuple) and len(p) == 2 for p in pattern)
-    if not pairs or not 1 <= len(pattern) <= PATTERN_DIMS or any(not isinstance(n, int) or n < 1 for _, n in pattern):
-        raise site.refuse("affine_pattern", f"pattern={pattern}", f"1 to {PATTERN_DIMS} pairs [step, count]")
+    if (
+        not pairs
+        or not 1 <= len(pattern) <= PATTERN_DIMS
+        or any(type(n) is not int or n < 1 or not int32(step) for step, n in pattern)
+    ):
+        raise site.refuse("affine_pattern", f"pattern={pattern}", f"1 to {PATTERN_DIMS} pairs [int32 step, count]")
     counts = int(np.prod([n for _, n in pattern]))
     for name in names:
         if site.free(name) != counts:
@@ -31,8 +36,13 @@ def check_affine(site, *names):
                 "operand_shapes", f"the pattern has {counts} values, {name} {site.free(name)} a partition", "match them"
             )
     for name in ("offset", "channel_multiplier"):
-        if not isinstance(site.attr(name), int | ScalarRef):
+        if not int32(site.attr(name)):
             raise site.refuse("affine_pattern", f"{name}={site.attr(name)!r}", "an int32")
+
+
+def int32(value):
+    """Is it an int of 32 bits, or one that the device computes?"""
+    return isinstance(value, ScalarRef) or (isinstance(value, int) and INT32_MIN <= value <= INT32_MAX)
 
 
 def affine(m, site, partitions):

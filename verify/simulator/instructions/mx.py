@@ -11,7 +11,7 @@ from ml_dtypes import float4_e2m1fn, float8_e4m3fn, float8_e5m2
 from nkismith.verify.simulator.dtypes import PACKED, SIXTEEN_BIT_FLOATS
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import PLAIN, PSUM, SBUF, instruction, out, tile
-from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile
+from nkismith.verify.simulator.instructions.psum import add_product, check_accumulate, check_moving, check_pe_tile
 
 GROUP_PARTITIONS, GROUP_ELEMENTS = 8, 4
 GROUPS_A_QUADRANT = QUADRANT // GROUP_PARTITIONS
@@ -164,6 +164,7 @@ class nc_matmul_mx:
         check_moving(site, n)
         if (site.partitions("dst"), site.free("dst")) != (m, n):
             raise site.refuse("operand_shapes", f"dst is {site.shape('dst')}, the product is ({m}, {n})", "match it")
+        check_accumulate(site)
         check_pe_tile(site, k, m, columns=(128,))
         for data in ("stationary", "moving"):
             check_scale(site, data, f"{data}_scale", site.free(data))

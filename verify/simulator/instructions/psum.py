@@ -8,7 +8,8 @@ import numpy as np
 
 from nkismith.verify.simulator.blas import product
 from nkismith.verify.simulator.dtypes import ITEMSIZE
-from nkismith.verify.simulator.hardware import PARTITIONS
+from nkismith.verify.simulator.hardware import PARTITIONS, PSUM_BANK_BYTES
+from nkismith.verify.simulator.machine import extent
 
 ROW_TILES = (32, 64, 128)
 
@@ -20,6 +21,28 @@ def check_moving(site, columns):
         limit = site.target.matmul_free_max_bf16
     if columns > limit:
         raise site.refuse("matmul_moving", f"{columns} moving columns, at most {limit} on {site.target.name}", "tile N")
+
+
+def check_accumulate(site):
+    """accumulate is True, False or None."""
+    if site.attr("accumulate") not in (None, True, False):
+        raise site.refuse("operand_type", f"accumulate={site.attr('accumulate')!r}", "True, False or None")
+
+
+def check_bank(site):
+    """On NeuronCore-v3 one instruction of TensorE writes a single PSUM bank; a tensor starts at the begin of one."""
+    operand = site.operand("dst")
+    if site.target.generation > 3 or operand.dynamic is not None:
+        return
+    low, high = extent(operand)
+    size = ITEMSIZE[operand.dtype]
+    first, last = low * size // PSUM_BANK_BYTES, (high * size - 1) // PSUM_BANK_BYTES
+    if first != last:
+        raise site.refuse(
+            "psum_bank",
+            f"dst spans bytes {low * size} .. {high * size - 1} of a partition, banks {first} to {last} of its tile",
+            f"write inside one bank of {PSUM_BANK_BYTES} bytes: split the moving tile at its multiples",
+        )
 
 
 def check_pe_tile(site, rows, columns_used, columns, alone=False):

@@ -168,9 +168,11 @@ class activate2:
         if chosen not in PAIRS:
             legal = ", ".join(f"({a}, {b})" for a, b in sorted(PAIRS))
             raise site.refuse("operator", f"(op0, op1) = ({chosen[0]}, {chosen[1]})", f"one of {legal}")
-        for op, reverse in zip(chosen, ("reverse0", "reverse1"), strict=True):
+        for op, imm, reverse in zip(chosen, ("imm0", "imm1"), ("reverse0", "reverse1"), strict=True):
             if site.attr(reverse) and op == "bypass":
                 raise site.refuse("reverse", f"{reverse} without an operator", f"drop {reverse}")
+            if op != "bypass" and not site.has(imm) and site.attr(imm) is None:
+                raise site.refuse("operand_missing", f"{op} without {imm}", "a number or a (P, 1) tile")
         if site.has("imm0") and site.has("imm1") and site.dtype("imm0") != site.dtype("imm1"):
             raise site.refuse("dtype", f"imm0 {site.dtype('imm0')}, imm1 {site.dtype('imm1')}", "give both one dtype")
         check_accumulator(site, COMMANDS)

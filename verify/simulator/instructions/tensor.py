@@ -11,7 +11,7 @@ from nkismith.verify.simulator.gather import is_gather
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import ENUM, ON_CHIP, PLAIN, PSUM, SBUF, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_same_dtype
-from nkismith.verify.simulator.instructions.psum import add_product, check_moving, check_pe_tile
+from nkismith.verify.simulator.instructions.psum import add_product, check_accumulate, check_bank, check_moving, check_pe_tile
 
 NONE = matmul_perf_mode.none
 UNKNOWN = engine.unknown
@@ -73,6 +73,8 @@ class nc_matmul:
         check_moving(site, n)
         if (site.partitions("dst"), site.free("dst")) != (m, n):
             raise site.refuse("operand_shapes", f"dst is {site.shape('dst')}, the product is ({m}, {n})", "match it")
+        check_bank(site)
+        check_accumulate(site)
         check_pe_tile(site, k, m, columns=(32, 64, 128), alone=double)
         indirect = [o for o in ("dst", "stationary", "moving") if is_gather(site.operand(o))]
         for name in indirect[:1]:
@@ -238,6 +240,7 @@ class nc_transpose:
             if (site.space("dst"), site.space("data")) != ("psum", "sbuf"):
                 raise site.refuse("buffer", f"TensorE from {site.space('data')} to {site.space('dst')}", "SBUF to PSUM")
             check_fp8_step(site, "data")
+            check_bank(site)
         check_same_dtype(site, "data", "dst")
 
     def run(m, site):

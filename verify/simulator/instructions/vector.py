@@ -317,6 +317,8 @@ class scalar_tensor_tensor:
             op = check_op(site, name, ("arithmetic",))
             if "vector" not in op.engines:
                 raise site.refuse("engine_operator", f"{op.name} on vector", f"it runs on {op.engines[0]}")
+        if not given(site, "operand0"):
+            raise site.refuse("operand_missing", "operand0 is None", "a number or a (P, 1) tile")
         check_same_elements(site, "dst", "data", "operand1")
         check_one_psum(site, "data", "operand1")
         check_vectors(site, "data")

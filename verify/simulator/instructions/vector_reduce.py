@@ -86,10 +86,10 @@ class tensor_reduce:
 
 
 def reduce_axes(site):
-    """Axes as a sorted tuple of non-negative ints."""
-    axis = site.attr("axis")
-    rank = len(site.shape("data"))
-    return tuple(sorted(a + rank if -rank <= a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))))
+    """Axes as a sorted tuple of non-negative ints; none if they are not ints."""
+    axis, rank = site.attr("axis"), len(site.shape("data"))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return tuple(sorted(a + rank if -rank <= a < 0 else a for a in axes)) if all(type(a) is int for a in axes) else ()
 
 
 @instruction(
@@ -167,6 +167,8 @@ class tensor_scalar_cumulative:
         op = check_op(site, "op0", ("arithmetic",))
         if "vector" not in op.engines:
             raise site.refuse("engine_operator", f"{op.name} on vector", f"it runs on {op.engines[0]}")
+        if not given(site, "imm0"):
+            raise site.refuse("operand_missing", "imm0 is None", "a number or a (P, 1) tile")
         check_op(site, "op1", among=("add", "subtract", "multiply", "maximum", "minimum"))
         check_same_elements(site, "dst", "src")
         check_vectors(site, "src")

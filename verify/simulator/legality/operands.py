@@ -34,7 +34,7 @@ def check_instruction(
         if isinstance(kind, Tile) and not (kind.optional or kind.many) and name not in instr.operands:
             raise site.refuse("operand_missing", f"{name} is missing", "")
     engine = site.engine
-    if engine not in definition.engines and engine != "dma":
+    if engine not in definition.engines:
         raise site.refuse("engine", f"cannot run on {engine}", f"use {', '.join(definition.engines)}")
     if engine == "gpsimd":
         for name in instr.operands:

@@ -12,7 +12,7 @@ RULES = (
     ),
     Rule(
         "core_number",
-        what="The cores of a launch are 0 and 1; a barrier names both.",
+        what="The cores of a launch are 0 and 1; a barrier names both. With one core it may also name core 0 alone.",
         why="A logical core has no others.",
         fix="Compute the other core as 1 - nl.program_id(0).",
         source="nki.isa.sendrecv, nki.isa.core_barrier",

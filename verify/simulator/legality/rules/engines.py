@@ -102,7 +102,7 @@ RULES = (
     ),
     Rule(
         "on_false_value",
-        what="on_false_value of nisa.range_select is nl.fp32.min.",
+        what="on_false_value of nisa.range_select is the lowest finite float32, its default.",
         why="The instruction has no other constant.",
         fix="Leave it out, and combine with nisa.select_reduce for another value.",
         source="nki.isa.range_select",

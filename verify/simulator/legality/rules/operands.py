@@ -121,6 +121,13 @@ RULES = (
         source="release notes of nki",
     ),
     Rule(
+        "call_parameters",
+        what="A call of nki.isa or nki.language passes what the function asks for, and no parameter that it lacks.",
+        why="Unknown keywords are errors since NKI 0.2; masks and dtypes of results went with the first API.",
+        fix="Slice instead of masking, give the dtype to the destination, and see the page of the function.",
+        source=_PAGES,
+    ),
+    Rule(
         "no_instruction",
         what="A function of nki.language has instructions behind it.",
         why="The hardware has no such operation, and the compiler refuses the call.",
