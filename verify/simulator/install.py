@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from nkismith.verify.simulator.scalar_calls import (
     scalar_store,
 )
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
-from nkismith.verify.simulator.simulate import simulate, simulate_kernel
+from nkismith.verify.simulator.simulate import NkiWarning, simulate, simulate_kernel
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
 
 # Libraries of the first releases import annotations from neuronxcc.nki.typing; nothing else of it is offered.
@@ -38,25 +39,31 @@ _STAND_IN_NEURONXCC = importlib.util.find_spec("neuronxcc") is None
 
 
 class Setting(NamedTuple):
-    """What `install` chose: the SDK whose API is offered, the target, and the cores of a launch."""
+    """The SDK whose API is offered, the target, and the cores of a launch."""
 
     sdk: str
     target: str
     lnc: int
 
 
-_setting = Setting(releases.NEWEST, "trn2", 1)
+# Targets that NKI still names and no longer supports (nki.jit, nki_faq): old kernel files set them at import.
+_UNSUPPORTED_TARGETS = ("trn1", "trn1n", "inf2", "gen2")
+_asked: tuple[str, str | None, int | None] = (releases.NEWEST, None, None)  # the arguments of `install`
 _displaced: dict[str, ModuleType] = {}
 
 
 def setting() -> Setting:
-    """The current SDK, target and LNC degree."""
-    return _setting
+    """What holds now. What `install` left open is looked up at every launch: kernel files set it at import."""
+    return choose(*_asked)
 
 
 def choose(sdk: str, name: str | None, lnc: int | None) -> Setting:
     """Arguments, else NEURON_PLATFORM_TARGET_OVERRIDE and NEURON_LOGICAL_NC_CONFIG, else trn2 and 1."""
     chosen = name or os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or "trn2"
+    if name is None and chosen in _UNSUPPORTED_TARGETS:
+        text = f"NEURON_PLATFORM_TARGET_OVERRIDE={chosen}: NKI supports trn2 and trn3; judged as trn2"
+        warnings.warn(text, NkiWarning, stacklevel=2)
+        chosen = "trn2"
     cores = lnc or int(os.environ.get("NEURON_LOGICAL_NC_CONFIG") or 1)
     if cores not in (1, 2):
         raise ValueError(f"lnc={cores}: a logical core groups 1 or 2 cores")
@@ -68,9 +75,10 @@ def install(sdk: str = releases.NEWEST, target: str | None = None, lnc: int | No
 
     Raises ValueError for an unknown target, SDK or LNC degree.
     """
-    global _setting
-    _setting = choose(sdk, target, lnc)
-    found = modules(_setting.sdk)
+    global _asked
+    choose(sdk, target, lnc)
+    _asked = (sdk, target, lnc)
+    found = modules(sdk)
     for name in [n for n in sys.modules if n.split(".")[0] == "nki" or n in found]:
         if not isinstance(sys.modules[name], _Module):
             _displaced[name] = sys.modules[name]
@@ -93,7 +101,7 @@ class _Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
-        raise UnsupportedInstruction(full, why=str(releases.absent(full, _setting.sdk) or ""))
+        raise UnsupportedInstruction(full, why=str(releases.absent(full, _asked[0]) or ""))
 
 
 def modules(sdk: str = releases.NEWEST) -> dict[str, ModuleType]:
@@ -176,7 +184,7 @@ def isa_names() -> dict[str, Any]:
 def get_nc_version() -> enums.nc_version:
     """The NeuronCore generation the kernel is built for."""
     recorder = active()
-    return enums.nc_version(recorder.target.generation if recorder else target(_setting.target).generation)
+    return enums.nc_version(recorder.target.generation if recorder else target(setting().target).generation)
 
 
 def get_nc_sub_version() -> int:

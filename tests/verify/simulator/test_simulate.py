@@ -331,6 +331,45 @@ class TestResults:
         assert "8 of 32" in str(caught.value)
 
 
+class TestEnvironment:
+    """A kernel file may set the target and the cores when it is imported, after `install`."""
+
+    @staticmethod
+    def kernel(x):
+        out = nl.ndarray((1, 2), dtype=nl.int32, buffer=nl.shared_hbm)
+        tile = nl.ndarray((1, 2), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.memset(tile[:, 0:1], int(nisa.get_nc_version()))
+        nisa.memset(tile[:, 1:2], nl.num_programs())
+        nisa.dma_copy(out, tile)
+        return out
+
+    @pytest.fixture(autouse=True)
+    def open(self):
+        install()
+
+    def launch(self):
+        return nki.simulate(self.kernel)(np.ones((1, 1), np.float32)).tolist()
+
+    def test_is_read_at_each_launch(self, monkeypatch):
+        assert self.launch() == [[3, 1]]
+        monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+        monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+        assert self.launch() == [[4, 2]]
+
+    def test_gives_way_to_the_arguments_of_install(self, monkeypatch):
+        monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+        install(target="trn2", lnc=1)
+        assert self.launch() == [[3, 1]]
+
+    @pytest.mark.parametrize("old", ["trn1", "inf2"])
+    def test_of_an_old_target_is_judged_as_trn2_with_a_warning(self, monkeypatch, old):
+        monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", old)
+        with pytest.warns(NkiWarning, match="trn2"):
+            assert self.launch() == [[3, 1]]
+        with pytest.raises(ValueError, match=old):
+            install(target=old)
+
+
 class TestCompare:
     """Named tiles against references."""
 
