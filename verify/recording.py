@@ -1,7 +1,8 @@
 """Record a draft's traces in the sandbox: the judge's side of the recording child.
 
-Two fresh children record every case, with different hash seeds, working directories and paths of the simulator;
-what differs between them depends on its surroundings and is refused (`nondeterministic_trace`). Nothing the child says
+Two fresh children record every case, with different hash seeds, working directories and paths of the simulator, one in
+the order of the cases and one backwards; what differs between them depends on its surroundings, or on what was built
+before, and is refused (`nondeterministic_trace`). Nothing the child says
 is believed before `wire.decode` has checked it.
 """
 
@@ -20,6 +21,7 @@ import msgpack
 from nkismith.kernels.spec import Bound
 from nkismith.verify import sandbox
 from nkismith.verify.failure import Failure
+from nkismith.verify.lint.names import NKI_ATTRIBUTES, PYTHON_ATTRIBUTES
 from nkismith.verify.reasons import Reason
 from nkismith.verify.simulator import wire
 from nkismith.verify.simulator.errors import TraceError
@@ -66,6 +68,7 @@ class Request:
             {
                 "source": self.source,
                 "entry": self.entry,
+                "attributes": sorted(NKI_ATTRIBUTES | PYTHON_ATTRIBUTES),
                 "sdk": self.sdk,
                 "target": self.target,
                 "lnc": self.lnc,
@@ -76,15 +79,14 @@ class Request:
 
 def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits | None = None) -> Recording:
     """Record `bounds` twice and compare. Raises Failure with a record-stage reason."""
-    packed = request.pack(bounds)
     with tempfile.TemporaryDirectory() as elsewhere, ThreadPoolExecutor(2) as pool:
         moved = Path(elsewhere) / secrets.token_hex(8)
         moved.symlink_to(SIMULATOR, target_is_directory=True)
         runs = [
-            pool.submit(sandbox.run, packed, limits=limits, hash_seed=1, cwd="/"),
+            pool.submit(sandbox.run, request.pack(bounds), limits=limits, hash_seed=1, cwd="/"),
             pool.submit(
                 sandbox.run,
-                packed,
+                request.pack(bounds[::-1]),
                 limits=limits,
                 hash_seed=secrets.randbelow(1 << 32),
                 cwd=elsewhere,
@@ -92,33 +94,50 @@ def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits 
             ),
         ]
         first, second = (run.result() for run in runs)
-    replies = [_reply(first), _reply(second)]
-    if replies[0] != replies[1]:
+    items, backwards = _items(first, len(bounds)), _items(second, len(bounds))
+    if items != backwards[::-1]:
         raise Failure(
             Reason.NONDETERMINISTIC_TRACE,
-            "two recordings of the same source in different surroundings differ",
-            fix="derive nothing from hashes, ids, paths, time or the environment",
+            "two recordings of the same source, in different surroundings and in another order of cases, differ",
+            fix="derive nothing from hashes, ids, paths, time, the environment, or earlier builds",
         )
-    items = msgpack.unpackb(replies[0])
-    if not isinstance(items, list) or len(items) != len(bounds):
-        raise Failure(Reason.FORGED_TRACE, "the recording child did not answer for every case")
     traces = tuple(_trace(item, request) for item in items)
     return Recording(traces, first.isolation)
 
 
-def _reply(result: sandbox.ChildResult) -> bytes:
-    if result.exit is sandbox.Exit.REPLIED and result.reply is not None:
-        return result.reply
-    reason = _EXITS[result.exit]
-    raise Failure(reason, f"recording ended with {result.exit}: {result.detail}", fix=_FIXES.get(reason, ""))
+def _items(result: sandbox.ChildResult, count: int) -> list[Any]:
+    """One item a case, not looked into yet."""
+    if result.exit is not sandbox.Exit.REPLIED or result.reply is None:
+        reason = _EXITS[result.exit]
+        raise Failure(reason, f"recording ended with {result.exit}: {result.detail}", fix=_FIXES.get(reason, ""))
+    try:
+        items = msgpack.unpackb(result.reply)
+    except Exception as error:  # msgpack raises ValueError, TypeError and kinds of its own for malformed bytes
+        raise Failure(Reason.FORGED_TRACE, f"the recording is not a reply: {error}") from error
+    if not isinstance(items, list) or len(items) != count or not all(map(_is_item, items)):
+        raise Failure(Reason.FORGED_TRACE, "the recording child did not answer for every case")
+    return items
+
+
+def _is_item(item: object) -> bool:
+    """A trace in bytes, or an error as `_failure` takes it."""
+    if not isinstance(item, dict) or len(item) != 1:
+        return False
+    trace, error = item.get("trace"), item.get("error")
+    return isinstance(trace, bytes) or (
+        isinstance(error, list)
+        and len(error) == 5
+        and all(isinstance(text, str) for text in error[:4])
+        and isinstance(error[4], int | None)
+    )
 
 
 def _trace(item: Any, request: Request) -> Trace:
+    if "error" in item:
+        raise _failure(*item["error"])
     try:
-        if "error" in item:
-            raise _failure(*item["error"])
         trace = wire.decode(item["trace"])
-    except (TraceError, TypeError, KeyError, ValueError) as error:
+    except TraceError as error:
         raise Failure(Reason.FORGED_TRACE, f"the recording is not a trace: {error}") from error
     if (trace.sdk, trace.target, trace.lnc) != (request.sdk, request.target, request.lnc):
         raise Failure(Reason.FORGED_TRACE, "the trace is for another SDK, target or LNC than was asked for")
@@ -132,8 +151,9 @@ def _failure(kind: str, rule: str, what: str, fix: str, line: int | None) -> Fai
         "entry": Reason.NO_ENTRY,
         "load": Reason.RAISED,
         "raised": Reason.RAISED,
+        "access": Reason.FORBIDDEN_ACCESS,
         "state": Reason.ENVIRONMENT_DEPENDENT,
     }
-    if kind not in reasons or not all(isinstance(t, str) for t in (rule, what, fix)):
-        raise TypeError(f"unknown kind of error {kind!r:.40}")
-    return Failure(reasons[kind], what, fix=fix, line=line if isinstance(line, int) else None, rule=rule)
+    if kind not in reasons:
+        return Failure(Reason.FORGED_TRACE, f"unknown kind of error {kind!r:.40}")
+    return Failure(reasons[kind], what, fix=fix, line=line, rule=rule)

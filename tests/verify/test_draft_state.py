@@ -2,7 +2,7 @@
 
 import pytest
 
-from nkismith.verify.simulator.draft_state import digests
+from nkismith.verify.simulator.draft_state import DraftState
 
 STATE = {
     "a number": ("N = 0\ndef step():\n    global N\n    N += 1",),
@@ -37,6 +37,36 @@ STATE = {
         "import functools\ndef deco(f):\n    n = [0]\n    @functools.wraps(f)\n    def g():\n        n[0] += 1\n"
         "    return g\n@deco\ndef step():\n    pass",
     ),
+    "a list in a cached tuple": (
+        "import functools\n@functools.cache\ndef box():\n    return ([0],)\ndef step():\n    box()[0][0] += 1",
+    ),
+    "a list behind a bound builtin": ("step = [1, 2, 3].pop",),
+    "a dict behind a bound builtin": ("seen = {}.setdefault\ndef step():\n    seen('a', 1)",),
+    "text that is walked through": ("I = iter('\u00e9\u00e8')\ndef step():\n    next(I)",),
+    "a dict that is walked backwards": ("I = reversed({1: 2, 3: 4})\ndef step():\n    next(I)",),
+    "a sequence of old": (
+        "class S:\n    def __getitem__(self, i):\n        return i\nI = iter(S())\ndef step():\n    next(I)",
+    ),
+    "a generator that stays on its line": (
+        "def g():\n    for _ in (0,) * 9:\n        yield 1\nG = g()\nnext(G)\ndef step():\n    next(G)",
+    ),
+    "a function that names another module": (
+        "import functools, math\ndef make():\n    n = [0]\n    @functools.wraps(math.sqrt)\n    def step():\n"
+        "        n[0] += 1\n    return step\nstep = make()",
+    ),
+    "an enumeration that names another module": (
+        "import enum\nE = enum.Enum('E', {'A': [0]}, module='elsewhere')\ndef step():\n    E.A.value[0] += 1",
+    ),
+    "a combination of flags": (
+        "import enum\nclass F(enum.Flag):\n    A = 1\n    B = 2\ndef step():\n    (F.A | F.B).n = 1",
+    ),
+    "a property that only writes": (
+        "def make():\n    n = [0]\n    def put(self, value):\n        n[0] += 1\n    return property(None, put)\n"
+        "class C:\n    x = make()\ndef step():\n    C().x = 1",
+    ),
+    "a list behind a key": ("import functools\nK = functools.cmp_to_key(min)([0])\ndef step():\n    K.obj.append(1)",),
+    "a list in a slice": ("S = slice([0], None)\ndef step():\n    S.start.append(1)",),
+    "which function of others": ("L = [abs]\ndef step():\n    L[0] = len",),
 }
 STEADY = {
     "constants": "A, B = 1, (2, [3])\nD = {'a': {1, 2}}\nM = float('nan')\ndef step():\n    return A, B",
@@ -55,16 +85,27 @@ STEADY = {
         "import typing\nT = typing.TypeVar('T')\nclass G(typing.Generic[T]):\n    pass\nclass P(typing.Protocol):\n"
         "    def f(self): ...\ndef step():\n    return G[int]()"
     ),
+    "a cached member of an enumeration": (
+        "import enum, functools\nclass E(enum.Enum):\n    A = 1\n@functools.cache\ndef f():\n    return E.A, (len,)\n"
+        "def step():\n    f()"
+    ),
+    "looking at a function": "import inspect\ndef f(a, b=1):\n    pass\ndef step():\n    inspect.signature(f)",
+    "looking at an object": "class C:\n    n = 1\nO = C()\nO.m = 2\ndef step():\n    vars(O), str(O)",
+    "asking for a protocol": (
+        "import typing\n@typing.runtime_checkable\nclass P(typing.Protocol):\n    def f(self): ...\n"
+        "def step():\n    isinstance(3, P)"
+    ),
     "an unused generator": "def g():\n    yield 1\nG = g()\ndef step():\n    list(g())",
 }
 
 
 def changed(source):
     namespace = {"__name__": "draft"}
+    state = DraftState(namespace)
     exec(source, namespace)
-    before = digests(namespace, "draft")
+    before = state.digests(namespace)
     namespace["step"]()
-    after = digests(namespace, "draft")
+    after = state.digests(namespace)
     return [name for name in after if before.get(name) != after[name]]
 
 

@@ -4,10 +4,11 @@
 but no values, and everything it says is validated by the judge (`wire.decode`). All imports stand here, at module
 level: once the sandbox is locked no file opens.
 
-Request: {source, entry, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}.
+Request: {source, entry, attributes, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}; `attributes` are the
+documented ones, which a draft may read of any object.
 Reply: a list with one item a case, {"trace": bytes} or {"error": [kind, rule or type, what, fix, line]} with kind
-`load` (the source did not execute), `entry` (no such function), `legality`, `unsupported`, `raised`, or `state` (the
-module was not the same after the builds as before).
+`load` (the source did not execute), `entry` (no such function), `legality`, `unsupported`, `access`, `raised`, or
+`state` (the module was not the same after the builds as before, or a refusal was swallowed).
 """
 
 from __future__ import annotations
@@ -21,23 +22,32 @@ import math
 import re
 import sys
 import typing
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
 import msgpack
 
 from nkismith.verify.simulator import wire
-from nkismith.verify.simulator.draft_state import digests
-from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
+from nkismith.verify.simulator.draft_state import DraftState
+from nkismith.verify.simulator.errors import (
+    ForeignAttribute,
+    LegalityError,
+    NkiValidationError,
+    UnsupportedInstruction,
+)
 from nkismith.verify.simulator.install import install
 from nkismith.verify.simulator.kernel import TensorType, record
 from nkismith.verify.simulator.language.grids import NkiGrid
+from nkismith.verify.simulator.language.objects import NKIObject
+from nkismith.verify.simulator.own_objects import OwnObjects, compile_draft
 from nkismith.verify.simulator.recorder import NkiInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor
 
 FILE, MODULE = "kernel.py", "kernel"
 ALLOWED: dict[str, ModuleType] = {m.__name__: m for m in (__future__, math, functools, dataclasses, enum, typing)}
+_OURS = str(Path(__file__).parent)
 _TEXT = 2000  # characters of a message that the judge has use for
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -46,14 +56,20 @@ def main(request: bytes) -> bytes:
     """Record the requested cases of one source."""
     asked = msgpack.unpackb(request)
     install(asked["sdk"], asked["target"], asked["lnc"])
+    for name in ("simulate", "simulator"):  # they run kernels on values, which a kernel that is built has not
+        vars(sys.modules["nki"]).pop(name, None)
     for kind in (NkiTensor, NkiGrid, NkiScalar, VirtualRegister, NkiInstruction):
         _hide_text(kind)
-    loaded = _load(asked["source"], asked["entry"])
+    module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses look their class's module up there
+    namespace, own = vars(module), OwnObjects()
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _import, **own.builtins()}
+    state = DraftState(namespace, namespace["__builtins__"])
+    loaded = _load(asked, namespace)
     if not callable(loaded):
         return msgpack.packb([{"error": loaded}] * len(asked["cases"]))
-    before = digests(vars(sys.modules[MODULE]), MODULE)
+    before = state.digests(namespace)
     replies = [_record(loaded, case, asked) for case in asked["cases"]]
-    after = digests(vars(sys.modules[MODULE]), MODULE)
+    after = state.digests(namespace)
     changed = [name for name in after if before.get(name) != after[name]]
     if changed and all("trace" in reply for reply in replies):
         what = (
@@ -65,27 +81,27 @@ def main(request: bytes) -> bytes:
 
 
 def _hide_text(kind: Any) -> None:
-    """Let objects of `kind` have no text for the draft: here it is not that of the device. Our own messages have it."""
+    """Let objects of `kind` have no text for the draft: here it is not that of the device. Our own messages have it,
+    which nobody in the draft can read; text that other libraries make for the draft has not."""
     text = kind.__repr__
 
     def __repr__(self: Any) -> str:
-        if sys._getframe(1).f_code.co_filename == FILE:
+        asking = sys._getframe(1).f_code.co_filename
+        if not asking.startswith(_OURS) or asking == NKIObject.__repr__.__code__.co_filename:
             raise TypeError(f"a {kind.__name__} has no text while the kernel is built: print its shape or dtype")
         return text(self)
 
     kind.__repr__ = kind.__str__ = __repr__
 
 
-def _load(source: str, entry: str) -> Any:
-    module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses look their class's module up there
-    namespace = vars(module)
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
+def _load(asked: dict[str, Any], namespace: dict[str, Any]) -> Any:
     try:
-        exec(compile(source, FILE, "exec", dont_inherit=True), namespace)
+        exec(compile_draft(asked["source"], FILE, frozenset(asked["attributes"])), namespace)
     except MemoryError:
         raise  # for the sandbox to report: there may be no memory left to say so here
     except BaseException as error:  # a draft may raise anything, SystemExit too
         return _error(error, "load")
+    entry = asked["entry"]
     found = namespace.get(entry)
     if not callable(found):
         return [
@@ -106,13 +122,20 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 
 def _record(kernel: Any, case: Any, asked: dict[str, Any]) -> dict[str, Any]:
     arguments = tuple(TensorType(tuple(shape), dtype) for shape, dtype in case)
+    refusals: list[NkiValidationError] = []
+    NkiValidationError.made = refusals
     try:
         trace, _ = record(kernel, arguments, target=asked["target"], sdk=asked["sdk"], lnc=asked["lnc"])
-        return {"trace": wire.encode(trace)}
+        if not refusals:
+            return {"trace": wire.encode(trace)}
+        what = f"the draft swallowed a refusal: {_words(refusals[0])}"
+        return {"error": ["state", "exception_handling", what, "test the shape or dtype before the call", None]}
     except MemoryError:
         raise
     except BaseException as error:  # whatever a draft raises is its verdict, not our failure
         return {"error": _error(error, "raised")}
+    finally:
+        NkiValidationError.made = None
 
 
 def _error(error: BaseException, kind: str) -> list[Any]:
@@ -121,6 +144,8 @@ def _error(error: BaseException, kind: str) -> list[Any]:
         return ["legality", error.rule, _words(error.what), _words(error.fix), error.line or line]
     if isinstance(error, UnsupportedInstruction):
         return ["unsupported", "unsupported_instruction", _words(error), "", line]
+    if isinstance(error, ForeignAttribute):
+        return ["access", "attribute", _words(error), "use documented attributes, or objects of your own classes", line]
     return [kind, type(error).__name__, _words(f"{type(error).__name__}: {error}"), "", line]
 
 

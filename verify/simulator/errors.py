@@ -3,16 +3,26 @@
 NkiValidationError            the program breaks a rule of the hardware or of the API (the documented name)
 ├── LegalityError             a named rule, with line, what was seen, the limit and the way out
 │   └── CallError             the parameters of a call; a TypeError, too, as Python itself would raise
-└── UnsupportedInstruction    a name this simulator does not define; it never guesses
+├── UnsupportedInstruction    a name this simulator does not define; it never guesses
+└── ForeignAttribute          a draft uses an attribute of its own naming on an object that is not its own
 SimulatorError                our own misuse (no kernel is being recorded, a malformed trace)
 └── TraceError                bytes that are not a valid trace
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class NkiValidationError(Exception):
     """A constraint of the hardware or the API is violated."""
+
+    made: ClassVar[list[NkiValidationError] | None] = None  # all of them, where somebody looks for unheard ones
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if NkiValidationError.made is not None:
+            NkiValidationError.made.append(self)
 
 
 class LegalityError(NkiValidationError):
@@ -46,6 +56,17 @@ class UnsupportedInstruction(NkiValidationError, AttributeError):
     def __str__(self) -> str:
         where = "" if self.line is None else f"line {self.line}: "
         return f"{where}{self.name} is not supported by this simulator{': ' + self.why if self.why else '.'}"
+
+
+class ForeignAttribute(NkiValidationError):
+    """An attribute that only classes of the draft define, on an object of another class."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(name, kind)
+        self.name, self.kind = name, kind
+
+    def __str__(self) -> str:
+        return f".{self.name} of a {self.kind}, which is no object of a class of the draft"
 
 
 class SimulatorError(Exception):

@@ -16,7 +16,7 @@ from typing import Any
 
 from nkismith.verify.simulator import recorder
 from nkismith.verify.simulator.dtypes import DTYPES, PACKED
-from nkismith.verify.simulator.enums import dge_mode
+from nkismith.verify.simulator.enums import ENUMS, dge_mode
 from nkismith.verify.simulator.enums import engine as Engine
 from nkismith.verify.simulator.errors import UnsupportedInstruction
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
@@ -100,8 +100,15 @@ def tiles(spaces: tuple[str, ...] = DMA_MEMORY) -> Any:
     return Tile("in", spaces, many=True)
 
 
+class NamedOperator:
+    """Base of what op parameters take."""
+
+    __slots__ = ()
+    nki_op: str  # its name in nki.language
+
+
 @dataclass(frozen=True, slots=True)
-class DefaultOperator:
+class DefaultOperator(NamedOperator):
     """An operator as the default of a parameter: nki.language has the same one by name."""
 
     nki_op: str
@@ -289,13 +296,9 @@ def _check_scopes(record: recorder.Recorder, *tensors: Any) -> None:
             record.check_live(tensor)
 
 
-def _ours(value: Any) -> bool:
-    """Whether NKI made `value`: an object of the kernel that has the same fields means nothing on the device."""
-    return str(getattr(value, "__module__", None)).startswith(_PACKAGE)
-
-
 def _tile(op: str, name: str, value: Any) -> Any:
-    data = getattr(value, "data", None) if _ours(value) else None  # a tile grid hands over its operand
+    # A tile grid hands over its operand. An object of the kernel that has the same fields means nothing on the device.
+    data = getattr(value, "data", None) if type(value).__module__.startswith(_PACKAGE) else None
     if isinstance(data, NkiTensor):
         return data.operand()
     raise refuse(
@@ -321,14 +324,15 @@ def _number(op: str, name: str, value: Any) -> Any:
     raise refuse("operand_type", f"nisa.{op}: {name} is {type(value).__name__}", "a number or a (P, 1) tile")
 
 
+_NUMBERS = frozenset({bool, int, float})
+_EXACT = _NUMBERS | {str, type(None)}
 _SHORT = {"max": "maximum", "min": "minimum"}  # the pages write reduce_op=nl.max and mean the operator
 
 
 def _op(op: str, name: str, value: Any) -> str:
-    found = (getattr(value, "nki_op", None) or _SHORT.get(getattr(value, "__name__", ""))) if _ours(value) else None
-    if not isinstance(found, str):
+    if not isinstance(value, NamedOperator):
         raise refuse("operator", f"nisa.{op}: {name}={value!r} is not an operator", "pass e.g. nl.add or nl.exp")
-    return found if op == "tensor_partition_reduce" else _SHORT.get(found, found)
+    return value.nki_op if op == "tensor_partition_reduce" else _SHORT.get(value.nki_op, value.nki_op)
 
 
 def _enum(op: str, name: str, value: Any, default: Any) -> Any:
@@ -341,7 +345,7 @@ def _enum(op: str, name: str, value: Any, default: Any) -> Any:
     if not isinstance(value, Enum):
         kind = type(default).__name__ if isinstance(default, Enum) else "an enumeration"
         raise refuse("enum_value", f"nisa.{op}: {name}={value!r}", f"use a member of nki.isa.{kind}")
-    if not _ours(value) or (isinstance(default, Enum) and type(value).__name__ != type(default).__name__):
+    if type(value) not in ENUMS or (isinstance(default, Enum) and type(value) is not type(default)):
         kind = type(default).__name__ if isinstance(default, Enum) else type(value).__name__
         raise refuse("enum_value", f"nisa.{op}: {name}={value}", f"use a member of nki.isa.{kind}")
     return value.name
@@ -366,7 +370,7 @@ def _plain(op: str, name: str, value: Any, depth: int = 0) -> Any:
     if isinstance(value, tuple | list) and depth < MAX_TUPLES:
         return tuple(_plain(op, name, v, depth + 1) for v in value)
     if type(value) is NkiTensor:
-        raise refuse("operand_type", f"nisa.{op}: {name} takes a value known while building, not a tensor", "")
+        raise refuse("operand_type", f"nisa.{op}: {name} takes a value known while building, not a tensor", "a number")
     if hasattr(value, "__index__"):
         return _word(op, name, int(value))
     if hasattr(value, "__float__"):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nkismith.verify.simulator.enums import engine
-from nkismith.verify.simulator.instruction import TABLE
+from nkismith.verify.simulator.instruction import TABLE, NamedOperator
 from nkismith.verify.simulator.language.create import sbuf_tile
 from nkismith.verify.simulator.language.promotion import promoted
 from nkismith.verify.simulator.operators import ACTIVATIONS, ALU
@@ -18,7 +18,7 @@ from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
 
 
-class Operator:
+class Operator(NamedOperator):
     """An operator of nki.language: callable on tiles, and a value for the op parameters of nki.isa."""
 
     def __init__(self, name: str, call: Callable[..., Any] | None, doc: str) -> None:

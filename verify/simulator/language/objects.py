@@ -49,7 +49,7 @@ def _initialise(self: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         raise TypeError(f"{cls.__name__} takes {len(fields)} values, got {len(args)}")
     given = dict(zip(fields, args, strict=False))
     twice = [n for n in kwargs if n in given]
-    unknown = [n for n in kwargs if n not in fields and not hasattr(cls, n)]
+    unknown = [n for n in kwargs if n not in fields and (n.startswith("__") or not hasattr(cls, n))]
     if twice or unknown:
         raise TypeError(f"{cls.__name__}: {', '.join(twice + unknown)} given twice or no field")
     given |= kwargs

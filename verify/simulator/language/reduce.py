@@ -45,7 +45,7 @@ def sum(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> N
     return reduced("add", x, free_axes(x, axis, "sum"), dtype, keepdims)
 
 
-def min(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+def _min(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Minimum over the last free dimensions."""
     return reduced("minimum", x, free_axes(x, axis, "min"), dtype, keepdims)
 
@@ -82,5 +82,6 @@ def var(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> N
 
 
 max = Operator("max", _max, "Maximum over the last free dimensions.")
+min = Operator("min", _min, "Minimum over the last free dimensions.")
 mean = Operator("mean", _mean, "Arithmetic mean over the last free dimensions, in float32.")
 average = Operator("average", None, "The mean, as an operator of nisa.tensor_partition_reduce.")
