@@ -157,7 +157,7 @@ def draw(spec: OpSpec, trial: Trial) -> dict[str, np.ndarray]:
     picked = {n for n in floats if rng.random() < 0.25}
     one = {floats[rng.integers(len(floats))]} if floats else set()
     # Two towers multiplied would leave nothing of a result but rounding.
-    picked = one if trial.family == "spikes" else picked | one
+    picked = one if trial.family in ("spikes", "mixed") else picked | one
     env: dict[str, Any] = dict(trial.case.dims)
     arrays = {}
     for name, tensor in bound.inputs.items():

@@ -4,7 +4,7 @@
 
 The judge never runs the draft's Python: a sandboxed child records it, and what is executed here is the trace. Shapes
 that were listed come first, then shapes drawn from the op's domain, then the production shapes, each of which is
-executed and compared once before its profile is reported.
+executed and compared once, on rows of every kind, before its profile is reported.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def check(
             _judge(run, [t for t in trials if t.case.dims in dims], Stage.COMPARE)
             _judge(run, [t for t in trials if t.case.dims not in dims], Stage.GENERALISE)
             cases = spec.cases("production")
-            _profile(run, [Trial(c, "normal", fresh_seed()) for c in cases])
+            _profile(run, [Trial(c, "mixed", fresh_seed()) for c in cases])
         else:
             _judge(run, [Trial(c, "normal", fresh_seed()) for c in cases], Stage.COMPARE)
     except Failure as failure:

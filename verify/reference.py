@@ -24,8 +24,11 @@ from nkismith.kernels.tensors import FLOATS, TensorType
 
 Reference = Callable[..., tuple[torch.Tensor, ...]]
 
-# Random patterns for the spread by cost of the case: where a run takes longer, more elements pool theirs.
-PATTERNS = ((2e6, 8), (3e7, 5), (3e8, 3), (float("inf"), 1))
+HEAVY = 3e8  # from this cost on runs take seconds
+FINE = 8  # patterns whose spread is final
+# Random patterns for the spread by cost of the case. Few for costly ones, yet not one: a single pattern can move the
+# two largest logits of a row alike and find that nothing in this row moves.
+PATTERNS = ((2e6, FINE), (3e7, 5), (float("inf"), 3))
 SMALL = 3e7  # below this cost a run is faster on one thread
 
 
@@ -37,12 +40,14 @@ class Expected:
     unit: relative size of the moves, the unit roundoff of the coarsest float tensor of the case.
     inner: float64, same shape: how far the reference's own formula is off when it is evaluated in float32, root mean
     square over the patterns. It is what log(1 + tiny) or a difference of large intermediates costs any kernel.
+    coarse: the spread is that of few patterns over very many elements: some may have moved too little by chance.
     """
 
     values: dict[str, np.ndarray]
     spread: dict[str, np.ndarray]
     unit: float
     inner: dict[str, np.ndarray]
+    coarse: bool = False
 
 
 def unit_roundoff(dtype: str) -> float:
@@ -56,16 +61,20 @@ def coarsest_unit(bound: Bound) -> float:
     return max((unit_roundoff(d) for d in dtypes), default=unit_roundoff("float32"))
 
 
-def expected(spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, seed: int = 0) -> Expected:
+def expected(
+    spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, seed: int = 0, fine: bool = False
+) -> Expected:
     """Run the reference on `inputs` (arrays in the case's dtypes) in float64, and again on moved inputs.
 
+    fine: measure the spread with all patterns, whatever the case costs.
     Raises SpecError if the reference fails, modifies an argument, or returns another arity, shape or kind of number.
     """
     cost = _cost(bound)
-    patterns = next(count for limit, count in PATTERNS if cost < limit)
-    # One float32 run is far more exact than a 16-bit unit and several times faster where that counts.
+    patterns = FINE if fine else next(count for limit, count in PATTERNS if cost < limit)
+    # A float32 run is far more exact than a 16-bit unit and several times faster where that counts; its own error,
+    # which `inner` measures elsewhere, is then part of what is seen to move.
     unit = coarsest_unit(bound)
-    working = torch.float32 if patterns == 1 and unit > 1e-4 else torch.float64
+    working = torch.float32 if cost >= HEAVY and unit > 1e-4 else torch.float64
     generator = torch.Generator().manual_seed(seed)
     with threads(1 if cost < SMALL else torch.get_num_threads()):
         exact = as_tensors(inputs)
@@ -82,12 +91,12 @@ def expected(spec: OpSpec, bound: Bound, inputs: Mapping[str, np.ndarray], *, se
                 }
                 for name, value in (results := run(spec, bound, moved)).items():
                     mean[name] += np.square(_difference(value, values[name])) / count
-                if working is torch.float64 and patterns > 1:
+                if working is torch.float64:
                     for name, value in _in_float32(spec, bound, moved).items():
                         inner[name] += np.square(_difference(value, results[name])) / patterns
             squares = {name: np.maximum(squares[name], share * mean[name]) for name in squares}
     roots = [{n: np.sqrt(_pooled(s)) for n, s in found.items()} for found in (squares, inner)]
-    return Expected(values, roots[0], unit, roots[1])
+    return Expected(values, roots[0], unit, roots[1], coarse=cost >= HEAVY and not fine)
 
 
 def _in_float32(spec: OpSpec, bound: Bound, moved: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

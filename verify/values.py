@@ -14,6 +14,8 @@ from nkismith.kernels.schema import Input, Values
 
 OFFSET = 6.0  # two rows around 6 have a product sum of 36 a channel: exp overflows unless a maximum is subtracted
 SPIKE = 100.0  # times the root mean square of a tensor: exp of such a value overflows unless a maximum is subtracted
+MIXED_OFFSET = 3.5  # with 128 channels a product of two such rows still overflows exp, and rounding moves it less
+MIXED_ROWS = 16  # a tensor with fewer rows could by chance lose all its plain ones
 TINY = 2.0**-12  # rows whose squares fall below a usual eps, and which a norm over the whole tensor cannot see
 
 _Family = Callable[[np.ndarray, bool, np.random.Generator], np.ndarray]
@@ -79,6 +81,18 @@ def _infinities(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.nda
     return np.where(rng.random(x.shape) < 0.02, np.copysign(np.inf, x), x)
 
 
+def _mixed(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """Rows of several kinds side by side: half as declared, the others around the offset, tiny, zero, or with towers in
+    one input. For production shapes, which are too large to be executed once for each family."""
+    rows = x.shape[:-1]
+    if np.prod(rows) < MIXED_ROWS:
+        return _spikes(x, picked, rng)
+    kind = rng.integers(8, size=(*rows, 1))
+    kind[-1] = 0  # `_spikes` has its tower in the last rows, where tiles end
+    towers = np.where(kind == 0, _spikes(x, picked, rng), x) if picked else x
+    return towers * np.choose(kind, [1, TINY, 0, 1, 1, 1, 1, 1]) + MIXED_OFFSET * (kind == 3)
+
+
 _FAMILIES: dict[str, _Family] = {
     "normal": _normal,
     "scaled_up": _scaled_up,
@@ -89,6 +103,7 @@ _FAMILIES: dict[str, _Family] = {
     "ties": _ties,
     "zeros": _zeros,
     "one_hot": _one_hot,
+    "mixed": _mixed,
     "infinities": _infinities,
 }
 
@@ -102,7 +117,8 @@ def families(inputs: Iterable[Input]) -> list[str]:
 def draw_floats(
     values: object, shape: tuple[int, ...], family: str, picked: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """float64 values of `shape` for one input of a family; spikes, zeros and one_hot act on `picked` inputs only."""
+    """float64 values of `shape` for one input of a family; spikes, those of mixed, zeros and one_hot act on `picked`
+    inputs only."""
     declared = values if isinstance(values, Values) else Values()
     if declared.kind == "one_hot":
         return _unit_rows(shape, rng)

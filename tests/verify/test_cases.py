@@ -113,7 +113,27 @@ def test_families_are_what_their_names_say():
     assert (_drawn("one_hot").sum(axis=1) == 1).all() and set(np.unique(_drawn("one_hot"))) == {0, 1}
 
 
-@pytest.mark.parametrize("family", ["normal", "scaled_up", "large_logits", "zeros", "ties", "one_hot", "tiny_rows"])
+def test_mixed_rows_are_of_every_kind():
+    x = draw_floats(None, (400, 128), "mixed", True, np.random.default_rng(5))
+    rows, largest = x.mean(axis=1), np.abs(x).max(axis=1)
+    plain = (np.abs(rows) < 1) & (largest > 1) & (largest < 10)
+    offset, tiny, zero, towers = rows > 2.5, (largest > 0) & (largest < 1e-2), largest == 0, largest > 80
+    assert plain.sum() > 150
+    assert all(20 < kind.sum() < 90 for kind in (offset, tiny, zero)) and 8 < towers.sum() < 60
+    assert towers[-1]  # where tiles end
+    assert (x[offset] @ x[offset].T / 128**0.5).min() > 88  # exp overflows float32 there
+    assert np.abs(draw_floats(None, (400, 128), "mixed", False, np.random.default_rng(5))).max() < 10
+
+
+def test_mixed_leaves_a_plain_part_in_tensors_of_few_rows():
+    for seed in range(20):
+        x = draw_floats(None, (64,), "mixed", False, np.random.default_rng(seed))
+        assert 0.5 < x.std() < 1.5
+
+
+@pytest.mark.parametrize(
+    "family", ["normal", "scaled_up", "large_logits", "zeros", "ties", "one_hot", "tiny_rows", "mixed"]
+)
 def test_no_family_leaves_the_declared_values(family):
     uniform = _drawn(family, Values(kind="uniform", low=0.25, high=2))
     assert uniform.min() >= 0.25 and uniform.max() <= 2
