@@ -324,8 +324,6 @@ def _number(op: str, name: str, value: Any) -> Any:
     raise refuse("operand_type", f"nisa.{op}: {name} is {type(value).__name__}", "a number or a (P, 1) tile")
 
 
-_NUMBERS = frozenset({bool, int, float})
-_EXACT = _NUMBERS | {str, type(None)}
 _SHORT = {"max": "maximum", "min": "minimum"}  # the pages write reduce_op=nl.max and mean the operator
 
 
@@ -353,14 +351,17 @@ def _enum(op: str, name: str, value: Any, default: Any) -> Any:
 
 def _word(op: str, name: str, value: int | float) -> int | float:
     """A number that fits the constant field of an instruction."""
-    if isinstance(value, int) and not -WORD <= value < WORD:
-        raise refuse("operand_type", f"nisa.{op}: {name}={value} has more than 64 bits", "pass a float")
-    return value
+    if isinstance(value, bool | float):
+        return value
+    number = int.__int__(value)  # of a member of an IntEnum, too: without the arithmetic that it may bring along
+    if not -WORD <= number < WORD:
+        raise refuse("operand_type", f"nisa.{op}: {name}={number} has more than 64 bits", "pass a float")
+    return number
 
 
 def _plain(op: str, name: str, value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, str):
-        return value
+        return value and str.__str__(value)
     if isinstance(value, bool | int | float):
         return _word(op, name, value)
     if isinstance(value, Enum):
