@@ -13,7 +13,7 @@ from nkismith.verify.lint.rule import Rule as LintRule
 from nkismith.verify.reasons import EXPLANATIONS, Reason, of_rule
 from nkismith.verify.simulator.cards import card, public
 from nkismith.verify.simulator.legality.rules import RULES as LEGALITY
-from nkismith.verify.simulator.legality.rules import SECTIONS
+from nkismith.verify.simulator.legality.rules import SECTIONS, Example
 from nkismith.verify.simulator.legality.rules import Rule as LegalityRule
 
 FOLDERS = ("reasons", "lint", "legality", "instructions")
@@ -109,6 +109,17 @@ def _legality(rule: LegalityRule) -> str:
     return (
         f"# `{rule.name}`\n\nReason: [`{reason}`](../reasons/{reason}.md).\n\n{rule.what}\n\n"
         f"**Why.** {rule.why}\n\n**How to fix it.** {rule.fix}\n\nSource: {rule.source}.\n"
+        f"{''.join(map(_example, rule.examples))}"
+    )
+
+
+def _example(example: Example) -> str:
+    machine = f"{example.target}, SDK {example.sdk}" + (", two cores" if example.lnc == 2 else "")
+    given = ", ".join(f"`{one}`" for one in example.given.split("; "))
+    code = "\n".join(example.lines)
+    return (
+        f"\nRefused (`-`) and accepted (`+`) on {machine}, with {given}:\n\n```diff\n{code}\n```\n\n"
+        f"The refusal says: {example.says}. The accepted kernel returns `{example.gives}`.\n"
     )
 
 

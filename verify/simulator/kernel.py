@@ -149,8 +149,9 @@ def record(
                     _check_output(tensor, inputs, buffers)
                 first = outputs if core == 0 else first
                 if [t.operand() for t in outputs] != [t.operand() for t in first]:
+                    names = [", ".join(t.name for t in some) or "nothing" for some in (first, outputs)]
                     raise refuse(
-                        "output_mismatch", "the two cores return different tensors",
+                        "output_mismatch", f"core 0 returns {names[0]}, core 1 {names[1]}",
                         "return the same shared_hbm tensors from both",
                     )  # fmt: skip
                 if isinstance(function, Kernel):

@@ -64,7 +64,7 @@ class Machine:
         self.after: list[Callable[[Machine, Instr], None]] = []  # called with every instruction that is done
         self.quiet = False  # the caller has silenced NumPy's warnings already
         self._warned: set[tuple[int, int, str, str]] = set()
-        self._steps = steps
+        self._budget = self._steps = steps
         self._site: Site | None = None
         self._resolved: dict[str, Operand] = {}
         self._taints: dict[str, np.ndarray | None] = {}
@@ -132,7 +132,10 @@ class Machine:
         self._steps -= 1
         if self._steps < 0:
             raise LegalityError(
-                "step_budget", "the kernel executed more steps than the budget allows", "bound the loop", node.line
+                "step_budget",
+                f"the kernel executes more than the {self._budget:,} instructions it may",
+                "check the bound or the condition of the loop",
+                node.line,
             )
 
     def execute(self, instr: Instr) -> object | None:
@@ -230,7 +233,7 @@ class Machine:
         if self._site.attr("oob_mode") == "skip" and (outside or low < 0 or high > row_elements(buffer, operand.dtype)):
             return operand._replace(offset=0, pattern=((1, 0),), dynamic=None)  # nothing is moved
         if outside:
-            raise self.out_of_bounds(name, f"run-time index {value}, limit {term.limit}")
+            raise self.out_of_bounds(name, f"run-time index {value}, which may be 0 to {term.limit - 1}")
         if low < 0 or high > row_elements(buffer, operand.dtype):
             raise self.out_of_bounds(
                 name, f"run-time offset {value} reaches element {high - 1} of {row_elements(buffer, operand.dtype)}"

@@ -6,6 +6,7 @@ One recorder records one program (one core). `current()` is the recorder of the 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
@@ -42,7 +43,8 @@ from nkismith.verify.simulator.trace import (
     walk,
 )
 
-_PACKAGE = str(Path(__file__).parent)
+# Frames that are no part of a kernel: ours, and those through which a `with` of ours calls us.
+_NOT_THE_KERNEL = (str(Path(__file__).parent), "<instruction ", contextlib.__file__)
 _CALL = re.compile(r"([\w.<>]+)\(\) ((?:got|missing|takes) .*)")
 _INTERNAL: dict[str, bool] = {}
 _active: Recorder | None = None
@@ -123,7 +125,7 @@ class Recorder:
             name = frame.f_code.co_filename
             internal = _INTERNAL.get(name)
             if internal is None:
-                internal = _INTERNAL[name] = name.startswith((_PACKAGE, "<instruction "))
+                internal = _INTERNAL[name] = name.startswith(_NOT_THE_KERNEL)
             if not internal:
                 index = self.files.get(name)
                 if index is None:
@@ -256,7 +258,10 @@ class Recorder:
         for consumer, producer in pairs:
             for name in (consumer, producer):
                 if name not in named:
-                    raise refuse("schedule_name", f"with_schedule names {name!r}", "no instruction has that name=")
+                    raise refuse(
+                        "schedule_name", f"with_schedule names {name!r}, and no instruction has that name",
+                        f"pass name={name!r} to one; there are {', '.join(sorted(named)[:5]) or 'no names'}",
+                    )  # fmt: skip
             self.edges.extend((c, p) for c in named[consumer] for p in named[producer])
 
     def check_live(self, tensor: NkiTensor) -> None:
@@ -265,10 +270,11 @@ class Recorder:
         if scope and scope not in self._scopes:
             raise self.located(
                 refuse(
-                    "loop_scope", f"{tensor!r} was made in the body of a compiled loop and is used outside it",
+                    "loop_scope",
+                    f"{tensor.name!r} {tensor.shape} was made in the body of a compiled loop and is used outside it",
                     "allocate it before the loop",
                 )
-            )  # fmt: skip
+            )
 
     def new_scalar(self) -> ScalarRef:
         """A fresh SSA id."""
@@ -466,7 +472,7 @@ def _raised_at(trace: TracebackType | None) -> tuple[int | None, str]:
     line, file = None, ""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if not name.startswith((_PACKAGE, "<instruction ")) and not name.endswith("contextlib.py"):
+        if not name.startswith(_NOT_THE_KERNEL):
             line, file = trace.tb_lineno, Path(name).name
         trace = trace.tb_next
     return line, file

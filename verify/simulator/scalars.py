@@ -78,27 +78,36 @@ class NkiScalar:
 
     __hash__ = object.__hash__
 
-    def _unsupported(self, *_: Any) -> Any:
-        raise LegalityError(
-            "scalar_operator", "an operator that scalars do not have", "they have +, - and *; use tiles for the rest"
-        )
-
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = __pow__ = _unsupported
-    __lshift__ = __rshift__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __invert__ = __abs__ = _unsupported
-
     def __bool__(self) -> bool:
-        raise _host_use("NkiScalar")
+        raise _host_use("an NkiScalar")
 
     def __index__(self) -> int:
-        raise _host_use("NkiScalar")
+        raise _host_use("an NkiScalar")
 
     __int__ = __index__
 
     def __float__(self) -> float:
-        raise _host_use("NkiScalar")
+        raise _host_use("an NkiScalar")
 
     def __repr__(self) -> str:
         return f"NkiScalar({self.dtype})"
+
+
+def _unsupported(symbol: str) -> Any:
+    def operator(self: NkiScalar, *_: Any) -> Any:
+        raise LegalityError(
+            "scalar_operator", f"the operator {symbol} on an NkiScalar", "scalars have +, - and *; use tiles for others"
+        )
+
+    return operator
+
+
+for _name, _symbol in {
+    "floordiv": "//", "rfloordiv": "//", "truediv": "/", "rtruediv": "/", "mod": "%", "rmod": "%", "pow": "**",
+    "rpow": "**", "lshift": "<<", "rlshift": "<<", "rshift": ">>", "rrshift": ">>", "and": "&", "rand": "&",
+    "or": "|", "ror": "|", "xor": "^", "rxor": "^", "invert": "~", "abs": "abs", "matmul": "@",
+}.items():  # fmt: skip
+    setattr(NkiScalar, f"__{_name}__", _unsupported(_symbol))
 
 
 class VirtualRegister:
@@ -110,15 +119,15 @@ class VirtualRegister:
         self.ref, self.frozen = ref, frozen
 
     def __bool__(self) -> bool:
-        raise _host_use("VirtualRegister")
+        raise _host_use("a VirtualRegister")
 
     def __index__(self) -> int:
-        raise _host_use("VirtualRegister")
+        raise _host_use("a VirtualRegister")
 
     __int__ = __index__
 
     def __float__(self) -> float:
-        raise _host_use("VirtualRegister")
+        raise _host_use("a VirtualRegister")
 
     def _arithmetic(self, *_: Any) -> Any:
         raise LegalityError(
@@ -139,7 +148,7 @@ class HostControlFlow(LegalityError, TypeError):
 def _host_use(kind: str) -> HostControlFlow:
     return HostControlFlow(
         "host_control_flow",
-        f"a {kind} as a Python value: it has none while the kernel is built",
+        f"{kind} as a Python value: it has none while the kernel is built",
         "loop with nl.fori_loop or nl.while_loop; address with scalar_offset, select or nl.ds",
     )
 

@@ -244,7 +244,7 @@ class NkiTensor(View):
 
     def _locked_dim(self, dim: int) -> LegalityError:
         return refuse(
-            "indirect_view", f"dimension {dim} is addressed at run time and cannot be sliced or selected",
+            "indirect_view", f"dimension {dim} of shape {self.shape}, which is addressed at run time, is sliced",
             "slice before .vector_select/.ap",
         )  # fmt: skip
 
@@ -256,7 +256,7 @@ class NkiTensor(View):
             )  # fmt: skip
         if dim == 0 and self._on_chip:
             raise refuse(
-                "dynamic_partition", "a run-time index on the partition dimension of an on-chip tensor",
+                "dynamic_partition", f"a run-time index on the partition dimension of an on-chip tensor {self.shape}",
                 "index a free dimension, or move the data with a DMA",
             )  # fmt: skip
         if self._on_chip and getattr(index, "dtype", None) == "int64":
@@ -329,7 +329,9 @@ def _bound(value: Any, dim: int) -> int:
 
 
 def _out_of_range(key: Any, dim: int, shape: tuple[int, ...]) -> LegalityError:
-    shown = f"{key.start}:{key.stop}:{key.step}" if isinstance(key, slice) else key
+    shown = key
+    if isinstance(key, slice):
+        shown = ":".join("" if n is None else str(n) for n in (key.start, key.stop)) + f":{key.step}" * bool(key.step)
     return refuse(
         "index_bounds", f"index {shown} in dimension {dim} of a tensor of shape {shape}",
         f"stay in 0 .. {shape[dim]} with a positive step and at least one element: clamp partial tiles with min()",

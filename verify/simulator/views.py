@@ -109,7 +109,7 @@ class View:
                 if self.strides[0] != row and self.shape[0] > 1:
                     raise LegalityError(
                         "partition_stride",
-                        f"a view of every {self.strides[0] // row}th partition of {self.name!r}",
+                        f"partitions of {self.name!r} with stride {self.strides[0] // row}",
                         "partitions of an operand are consecutive: keep what belongs together in neighbouring ones",
                     )
                 found = Operand(storage.id, self.dtype, start, self.shape[0], free, pattern[1:], self._dynamic)

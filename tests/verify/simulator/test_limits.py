@@ -110,6 +110,10 @@ def test_a_size_that_no_program_has_is_refused_by_name(rule, build):
     assert refused(build, A) == rule
 
 
+def test_a_tile_of_one_element_may_be_written_with_one_dimension():
+    assert run(lambda a: copied(nl.full((1,), 3.0, dtype=nl.float32)), A).tolist() == [[3.0]]
+
+
 def test_a_dimension_of_an_hbm_tensor_stays():
     def build(a):
         row = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)

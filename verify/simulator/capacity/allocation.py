@@ -140,6 +140,7 @@ class _LinearScan:
             f"{self.trace.buffers[s.buffer].name} (line {self.trace.buffers[s.buffer].line}, {b:,})"
             for _, _, _, b, s in others
         )
+        beside = f"; the largest live tiles are {names}" if names else ""
         fix = {
             "sbuf": "make tiles smaller, or make them inside the loop that uses them so that they die earlier",
             "psum": "copy finished tiles to SBUF before starting more, or reuse a tile: there are 8 banks of 2 KiB",
@@ -147,7 +148,7 @@ class _LinearScan:
         return LegalityError(
             "sbuf_overflow" if self.space == "sbuf" else "psum_overflow",
             f"{buffer.name} needs {size:,} bytes a partition and would bring {self.space.upper()} to "
-            f"{max(self.live):,} of {self.limit:,}; the largest live tiles are {names}",
+            f"{max(self.live):,} of {self.limit:,}{beside}",
             fix,
             buffer.line,
             self.trace.files[0],

@@ -164,9 +164,12 @@ class dma_compute:
         values = m.cast(values, site.dtype("dst"))
         if is_vector(m.operand("dst")):
             found = rows(m, site, "dst")
-            if len(set(found.rows.tolist())) < len(found.rows):
+            numbers, times = np.unique(found.rows, return_counts=True)
+            if (times > 1).any():
                 raise site.refuse(
-                    "duplicate_index", "rows are added to more than once", "make the indices unique: others are lost"
+                    "duplicate_index",
+                    f"row {numbers[times > 1][0]} is added to {times.max()} times",
+                    "add what belongs to one row together first: of several additions one arrives",
                 )
             scatter(m, found, values, tainted, found.chosen)
         else:

@@ -67,7 +67,8 @@ def rows(m, site, name):
     operand = m.operand(name)
     term = operand.dynamic
     if m.memory.taint(term.index) is not None:
-        raise site.refuse("unwritten_index", f"{name} is indexed by a tile that nothing wrote", "load the indices")
+        what = f"{name} is indexed by a tile {term.index.shape} with elements that nothing wrote"
+        raise site.refuse("unwritten_index", what, "load all of them")
     wanted = index_order(m.memory.view(term.index), term.index)[: operand.pattern[0][1]]
     inside = (wanted >= 0) & (wanted < term.limit)
     if not inside.all() and site.attr("oob_mode") != "skip":

@@ -136,9 +136,13 @@ def check_groups(site, found, count):
     inside = np.zeros(count, bool)
     inside[found.chosen] = True
     mixed = inside.reshape(-1, GROUP)
-    if (mixed.any(axis=1) != mixed.all(axis=1)).any():
+    split = np.flatnonzero(mixed.any(axis=1) != mixed.all(axis=1))
+    if len(split):
+        first = int(split[0]) * GROUP
         raise site.refuse(
-            "gather_groups", "indices in and out of bounds within one group of 16", "pad to whole groups of 16 rows"
+            "gather_groups",
+            f"of the indices {first} to {first + GROUP - 1} only {int(mixed[split[0]].sum())} are in bounds",
+            f"pad to whole groups of {GROUP} rows",
         )
 
 

@@ -150,7 +150,9 @@ class range_select:
             raise site.refuse("range_start", f"range_start={start!r}", "an int known while building")
         if start + site.free("dst") > LARGEST_INDEX or start < -LARGEST_INDEX:
             raise site.refuse(
-                "range_start", f"indices up to {start + site.free('dst')}", "they are compared in float32"
+                "range_start",
+                f"indices {start} to {start + site.free('dst') - 1}",
+                f"between -2^24 and 2^24 = {LARGEST_INDEX}: they are compared in float32",
             )
         if np.float32(site.attr("on_false_value")) != np.float32(FP32_MIN):
             raise site.refuse("on_false_value", f"on_false_value={site.attr('on_false_value')}", f"only {FP32_MIN}")
@@ -248,12 +250,11 @@ class nc_stream_shuffle:
 
     def check(site):
         mask = site.attr("shuffle_mask")
-        if (
-            not isinstance(mask, tuple)
-            or len(mask) != QUADRANT
-            or not all(isinstance(i, int) and (0 <= i < QUADRANT or i == KEEP) for i in mask)
-        ):
-            raise site.refuse("shuffle_mask", f"shuffle_mask={mask}", "32 ints, each 0..31 or 255")
+        entries = mask if isinstance(mask, tuple) else (mask,)
+        wrong = [i for i in entries if type(i) is not int or not (0 <= i < QUADRANT or i == KEEP)]
+        if len(entries) != QUADRANT or wrong:
+            seen = f"{len(entries)} entries" + (f", {wrong[0]!r} is one" if wrong else "")
+            raise site.refuse("shuffle_mask", f"shuffle_mask has {seen}", f"{QUADRANT} ints, each 0..31 or {KEEP}")
         check_same_dtype(site, "src", "dst")
         if site.free("src") != site.free("dst"):
             raise site.refuse(

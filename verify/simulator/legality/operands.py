@@ -24,15 +24,16 @@ def check_instruction(
     definition = define(instr.op)
     site = Site(instr, definition, buffers, machine, lnc, files)
     if machine.name not in definition.targets:
-        raise site.refuse("target", f"exists on {', '.join(definition.targets)}, not on {machine.name}", "")
+        raise site.refuse("target", f"exists on {', '.join(definition.targets)}, not on {machine.name}", "compose it")
     for name in instr.operands:
         kind = definition.params.get(name) or definition.params.get(name.rstrip("0123456789"))
         if not isinstance(kind, Tile):
-            raise site.refuse("operand_name", f"has no tensor parameter {name!r}", "")
+            known = ", ".join(n for n, k in definition.params.items() if isinstance(k, Tile))
+            raise site.refuse("operand_name", f"has no tensor parameter {name!r}", f"it has {known}")
         _check_operand(site, name, kind)
     for name, kind in definition.params.items():
         if isinstance(kind, Tile) and not (kind.optional or kind.many) and name not in instr.operands:
-            raise site.refuse("operand_missing", f"{name} is missing", "")
+            raise site.refuse("operand_missing", f"{name} is missing", "pass a tile")
     engine = site.engine
     if engine not in definition.engines:
         raise site.refuse("engine", f"cannot run on {engine}", f"use {', '.join(definition.engines)}")
@@ -64,7 +65,7 @@ def _check_operand(site: Site, name: str, kind: Tile) -> None:
             raise site.refuse(
                 "operand_bounds",
                 f"{name} reaches partition {operand.start + operand.partitions} of {buffer.shape[0]}",
-                "",
+                "stay inside the tensor",
             )
         if site.engine != "dma" and kind.aligned:
             _check_start(site, name, operand.partitions, operand.start + (buffer.address[0] if buffer.address else 0))

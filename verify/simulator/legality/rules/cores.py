@@ -1,6 +1,6 @@
-"""Rules on the launch, two cores at work together, arguments and results of a kernel."""
+"""Rules on the launch and on two cores at work together."""
 
-from nkismith.verify.simulator.legality.rules.rule import Rule
+from nkismith.verify.simulator.legality.rules.rule import Example, Rule
 
 RULES = (
     Rule(
@@ -9,6 +9,22 @@ RULES = (
         why="A logical core has one or two physical ones.",
         fix="Launch with kernel[1] or kernel[2].",
         source="lnc",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                -     core = nl.program_id(1)
+                +     core = nl.program_id(0)
+                      nl.store(y[core : core + 1], nl.load(x[core : core + 1]))
+                      return y
+                """,
+                says="axis 1 of the launch grid",
+                gives="x[0:2]",
+                lnc=2,
+            ),
+        ),
     ),
     Rule(
         "core_number",
@@ -16,6 +32,26 @@ RULES = (
         why="A logical core has no others.",
         fix="Compute the other core as 1 - nl.program_id(0).",
         source="nki.isa.sendrecv, nki.isa.core_barrier",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                      core = nl.program_id(0)
+                -     other = core + 1
+                +     other = 1 - core
+                      mine, theirs = nl.load(x[core : core + 1]), nl.ndarray((1, 8), dtype=x.dtype, buffer=nl.sbuf)
+                      nisa.sendrecv(src=mine, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+                      nl.store(y[core : core + 1], theirs)
+                      return y
+                """,
+                says="sendrecv: send_to_rank=2",
+                gives="x[[1, 0]]",
+                lnc=2,
+                at="sendrecv",
+            ),
+        ),
     ),
     Rule(
         "core_race",
@@ -24,6 +60,27 @@ RULES = (
         why="The cores run at their own pace: the result would depend on who is first.",
         fix="Put nisa.core_barrier between the write and the read.",
         source="lnc; nki.isa.core_barrier",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                      shared = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                      core = nl.program_id(0)
+                      nl.store(shared[core : core + 1], nl.load(x[core : core + 1]))
+                +     nisa.core_barrier(data=shared, cores=(0, 1))
+                      theirs = nl.load(shared[1 - core : 2 - core])
+                      nl.store(y[core : core + 1], theirs)
+                      return y
+                """,
+                says="dma_copy: core 1 writes elements of shared HBM tensor 't2' that core 0 has read since "
+                "the cores last met",
+                gives="x[[1, 0]]",
+                lnc=2,
+                at="nl.store(shared",
+            ),
+        ),
     ),
     Rule(
         "deadlock",
@@ -31,6 +88,25 @@ RULES = (
         why="Each waits for the other.",
         fix="Keep them out of branches on nl.program_id, and use equal pipe_id on both sides.",
         source="nki.isa.sendrecv, nki.isa.core_barrier",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                      core = nl.program_id(0)
+                      nl.store(y[core : core + 1], nl.load(x[core : core + 1]))
+                -     if core == 0:
+                +     if core in (0, 1):
+                          nisa.core_barrier(data=y, cores=(0, 1))
+                      return y
+                """,
+                says="core 0 waits for the core_barrier on 't1' (line 7); core 1 has ended",
+                gives="x[0:2]",
+                lnc=2,
+                at="core_barrier",
+            ),
+        ),
     ),
     Rule(
         "sendrecv_size",
@@ -39,6 +115,31 @@ RULES = (
         why="GpSimdE's own DMA moves 256 elements of a partition.",
         fix="Split it, or use dma_engine.dma.",
         source="nki.isa.sendrecv",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      y = nl.ndarray((2, 256), dtype=x.dtype, buffer=nl.shared_hbm)
+                      core = nl.program_id(0)
+                      other = 1 - core
+                      mine, theirs = nl.load(x[core : core + 1]), nl.ndarray((1, 260), dtype=x.dtype, buffer=nl.sbuf)
+                -     part = slice(0, 257)
+                +     part = slice(0, 256)
+                      nisa.sendrecv(
+                          src=mine[:, part], dst=theirs[:, part], send_to_rank=other, recv_from_rank=other, pipe_id=0,
+                          dma_engine=nisa.dma_engine.gpsimd_dma,
+                      )
+                      nl.store(y[core : core + 1], theirs[:, 0:256])
+                      return y
+                """,
+                says="sendrecv: 1028 bytes a partition through gpsimd_dma",
+                gives="x[[1, 0], 0:256]",
+                lnc=2,
+                given="x float32 (2, 260)",
+                at="sendrecv(",
+            ),
+        ),
     ),
     Rule(
         "shared_hbm_mismatch",
@@ -46,40 +147,21 @@ RULES = (
         why="It is one tensor: matched by name, else by order.",
         fix="Allocate shared tensors outside branches on nl.program_id.",
         source="lnc",
-    ),
-    Rule(
-        "output_mismatch",
-        what="Both cores return the same tensors.",
-        why="The kernel has one result.",
-        fix="Return the same shared_hbm tensors from both.",
-        source="lnc",
-    ),
-    Rule(
-        "output_memory",
-        what="A kernel returns tensors of nl.shared_hbm, or its inputs.",
-        why="Nothing on chip outlives the kernel, and private HBM belongs to one core.",
-        fix="Allocate the result with buffer=nl.shared_hbm and store into it.",
-        source="nki.language.ndarray",
-    ),
-    Rule(
-        "output_type",
-        what="A kernel returns a tensor, a tuple of tensors, or nothing.",
-        why="What else Python computes is gone once the kernel is built.",
-        fix="Return tensors.",
-        source="nki.jit",
-    ),
-    Rule(
-        "argument_list",
-        what="Arguments contain no lists.",
-        why="A kernel is kept for its arguments, which therefore may not change.",
-        fix="Pass a tuple.",
-        source="nki-migration",
-    ),
-    Rule(
-        "nested_config",
-        what="A kernel called from a kernel has the same compile_config.",
-        why="It is built as a part of the outer one, which has one configuration.",
-        fix="Give both the same, or set allow_nested_config_override on the outer one.",
-        source="nki.compiler",
+        examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x):
+                      core = nl.program_id(0)
+                -     y = nl.ndarray((1 + core, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                +     y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+                      nl.store(y[core : core + 1], nl.load(x[core : core + 1]))
+                      return y
+                """,
+                says="shared HBM tensor 't1' is (2, 8) float32 here and (1, 8) float32 in the other core",
+                gives="x[0:2]",
+                lnc=2,
+            ),
+        ),
     ),
 )
