@@ -17,12 +17,10 @@ def is_vector(operand):
 
 
 def check_dma(site, *names):
-    """What every DMA obeys: no tensor indirection, index tiles that fit, priorities of NeuronCore-v4 only."""
+    """What every DMA obeys: index tiles that fit, priorities of NeuronCore-v4 only."""
     for name in names:
         operand = site.operand(name)
         term = operand.dynamic
-        if term is not None and term.kind == "gather":
-            raise site.refuse("indirect_view", f"{name} is an indirect() view", "DMA takes vector_select or .ap views")
         if is_vector(operand):
             if term.index.dtype not in VECTOR_INDEX_DTYPES:
                 raise site.refuse("index_tile", f"{name} is indexed by {term.index.dtype}", "use uint32 or int32")

@@ -60,8 +60,6 @@ class dma_transpose:
         if site.dtype("dst") != site.dtype("src"):
             raise site.refuse("dtype", f"{site.dtype('src')} to {site.dtype('dst')}", "dst has the dtype of src")
         check_dma(site, "dst", "src")
-        if shape[-1] > LAST_MAX:
-            raise site.refuse("transpose_size", f"last dimension of src is {shape[-1]}, at most {LAST_MAX}", "tile it")
         dynamic = site.operand("src").dynamic
         if site.operand("dst").dynamic is not None:
             raise site.refuse("static_address", "dst has a run-time address", "transpose into a tile, then move it")

@@ -49,8 +49,6 @@ def check_pe_tile(site, rows, columns_used, columns, alone=False):
     """tile_position and tile_size name a tile of the 128 x 128 array in which the stationary operand fits."""
     position, size = site.attr("tile_position") or (), site.attr("tile_size") or ()
     if not position and not size:
-        if rows > PARTITIONS:
-            raise site.refuse("matmul_contraction", f"{rows} partitions, at most {PARTITIONS}", "tile the contraction")
         return
     if len(position) != 2 or len(size) != 2:
         raise site.refuse(
@@ -58,8 +56,8 @@ def check_pe_tile(site, rows, columns_used, columns, alone=False):
         )
     if size[0] not in ROW_TILES or size[1] not in columns:
         raise site.refuse("matmul_tile", f"tile_size={size}", f"rows of {ROW_TILES}, columns of {columns}")
-    for start, extent in zip(position, size, strict=True):
-        if start % extent or not 0 <= start <= PARTITIONS - extent:
+    for start, width in zip(position, size, strict=True):
+        if start % width or not 0 <= start <= PARTITIONS - width:
             raise site.refuse(
                 "matmul_tile", f"tile_position={position} with tile_size={size}", "multiples of the size, inside 128"
             )

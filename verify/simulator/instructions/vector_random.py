@@ -154,8 +154,6 @@ class rand_get_state:
 
     def check(site):
         check_state(site, "dst")
-        if site.space("dst") == "psum" and site.target.generation < 4:
-            raise site.refuse("buffer", f"dst in PSUM on {site.target.name}", "store the state in SBUF")
 
     def run(m, site):
         state = generator(m, site.engine).state[lanes_of(m, site, "dst")]

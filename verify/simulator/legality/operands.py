@@ -25,15 +25,18 @@ def check_instruction(
     site = Site(instr, definition, buffers, machine, lnc, files)
     if machine.name not in definition.targets:
         raise site.refuse("target", f"exists on {', '.join(definition.targets)}, not on {machine.name}", "compose it")
+    kinds: dict[str, Tile] = {}
     for name in instr.operands:
         kind = definition.params.get(name) or definition.params.get(name.rstrip("0123456789"))
         if not isinstance(kind, Tile):
             known = ", ".join(n for n, k in definition.params.items() if isinstance(k, Tile))
             raise site.refuse("operand_name", f"has no tensor parameter {name!r}", f"it has {known}")
-        _check_operand(site, name, kind)
+        kinds[name] = kind
     for name, kind in definition.params.items():
         if isinstance(kind, Tile) and not (kind.optional or kind.many) and name not in instr.operands:
             raise site.refuse("operand_missing", f"{name} is missing", "pass a tile")
+    for name, kind in kinds.items():  # now that all are there: the engine may depend on them
+        _check_operand(site, name, kind)
     engine = site.engine
     if engine not in definition.engines:
         raise site.refuse("engine", f"cannot run on {engine}", f"use {', '.join(definition.engines)}")

@@ -5,7 +5,7 @@ and the budgets at their limits.
 """
 
 import ast
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,13 @@ import pytest
 from nkismith.verify.simulator import legality
 from nkismith.verify.simulator.errors import LegalityError
 from nkismith.verify.simulator.execute import execute
+from nkismith.verify.simulator.hardware import TRN2
 from nkismith.verify.simulator.kernel import TensorType, record
 from nkismith.verify.simulator.legality.rules import RULES, SECTIONS
 from nkismith.verify.simulator.recorder import Recorder, recording
 from nkismith.verify.simulator.trace import Instr, walk
-from tests.verify.simulator.one import floats, kernel_of, nisa, nl
+from nkismith.verify.timing import profile_trace
+from tests.verify.simulator.one import floats, kernel_of, nisa, nki, nl
 
 ROOT = Path(__file__).parents[4]
 RAISING = {"refuse", "_refuse", "LegalityError", "CallError"}
@@ -75,16 +77,72 @@ def test_a_rule_says_what_why_and_how_to_fix_it():
         assert rule.source and not rule.source.endswith("."), rule.name
 
 
-def test_a_parameter_that_the_instruction_does_not_have_is_refused():
+def sum_with(operands):
+    """The trace of a sum whose tensors were changed after it was recorded: operands(those recorded)."""
     trace, _ = record(kernel_of(lambda a: nl.add(a, a)), (TensorType((4, 8), "float32"),))
-    legality.check(trace)
     program = trace.programs[0]
     for at, instr in enumerate(program.body):
         if isinstance(instr, Instr) and "data1" in instr.operands:
-            program.body[at] = dataclasses.replace(instr, operands={**instr.operands, "data9": instr.operands["data1"]})
+            program.body[at] = replace(instr, operands=operands(instr.operands))
+    return trace
+
+
+def test_the_operands_of_a_program_from_outside_are_those_of_the_instruction():
+    legality.check(sum_with(dict))
     with pytest.raises(LegalityError, match="data9") as caught:
-        legality.check(trace)
+        legality.check(sum_with(lambda given: {**given, "data9": given["data1"]}))
     assert caught.value.rule == "operand_name"
+    with pytest.raises(LegalityError, match="data1 is missing") as caught:
+        legality.check(sum_with(lambda given: {name: one for name, one in given.items() if name != "data1"}))
+    assert caught.value.rule == "operand_missing"
+
+
+@pytest.mark.parametrize(("address", "rule"), [((0, 64), None), ((64,), "address"), ((0, 0, 64), "address")])
+def test_an_address_of_a_program_from_outside_has_two_parts_on_chip(address, rule):
+    trace, _ = record(kernel_of(lambda a: nl.add(a, a)), (TensorType((4, 8), "float32"),))
+    buffers = [replace(b, address=address) if b.space == "sbuf" and b.name == "t1" else b for b in trace.buffers]
+    moved = replace(trace, buffers=tuple(buffers))
+    if rule is None:
+        legality.check(moved)
+        return
+    with pytest.raises(LegalityError) as caught:
+        legality.check(moved)
+    assert caught.value.rule == rule
+
+
+def test_an_instruction_that_needs_more_than_sbuf_holds_cannot_be_spilled():
+    def build(columns):
+        def body(a):
+            nisa.memset(nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf), 1.0)
+            return a
+
+        return record(kernel_of(body), (TensorType((1, 8), "float32"),))[0]
+
+    most = TRN2.sbuf_usable_bytes // 4
+    profile_trace(build(most), capacity="spill")
+    with pytest.raises(LegalityError, match="at once") as caught:
+        profile_trace(build(most + 1), capacity="spill")
+    assert caught.value.rule == "sbuf_overflow"
+
+
+def test_what_the_cores_exchange_has_one_shape():
+    def exchange(width):
+        def kernel(x):
+            y = nl.ndarray((2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+            core = nl.program_id(0)
+            mine, theirs = nl.load(x[core : core + 1]), nl.ndarray((1, 8), dtype=x.dtype, buffer=nl.sbuf)
+            part = slice(0, width(core))
+            nisa.memset(theirs, 0.0)
+            nisa.sendrecv(mine[:, part], theirs[:, part], 1 - core, 1 - core, pipe_id=0)
+            nisa.dma_copy(y[core : core + 1], theirs)
+            return y
+
+        return nki.simulate(nki.jit(kernel)[2])(A[0:2])
+
+    assert (exchange(lambda core: 8) == A[[1, 0]]).all()
+    with pytest.raises(LegalityError, match="core 0 sends") as caught:
+        exchange(lambda core: 8 - core)
+    assert caught.value.rule == "operand_shapes"
 
 
 def test_a_kernel_that_does_not_end_in_time_is_stopped():

@@ -146,6 +146,20 @@ RULES = (
                 gives="x[[5, 0]]",
                 given="x float32 (8, 4); i int32 [[5], [0], [7]]",
             ),
+            Example(
+                """
+                  @nki.jit
+                  def kernel(x, i):
+                      y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+                      nl.store(y, nl.load(x))
+                -     return y.vector_select(0, nl.load(i))
+                +     return y
+                """,
+                says="output 't2' is a run-time view",
+                gives="x",
+                given="x float32 (8, 4); i int32 [[5], [0], [7]]",
+                at="y = nl.ndarray",
+            ),
         ),
     ),
     Rule(

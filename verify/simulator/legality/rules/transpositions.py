@@ -29,8 +29,9 @@ RULES = (
     ),
     Rule(
         "transpose_size",
-        what="A transposition fits its engine: 128 x 128 from SBUF to PSUM on TensorE, 32 x 32 on VectorE, and for DMA "
-        "at most 128 last elements in whole groups of 16 rows.",
+        what="A transposition fits its engine: 128 x 128 from SBUF to PSUM on TensorE, 32 x 32 on VectorE, for DMA "
+        "with a vector_offset whole groups of 16 rows, and with dge_mode.hwdge exactly 16 rows, or 1, 2, 4, 8 or 16 "
+        "outer ones that make whole groups of 16 with the inner ones.",
         why="Each transposes blocks of that size.",
         fix="Tile it, or choose another engine.",
         source="nki.isa.nc_transpose, nki.isa.dma_transpose",
