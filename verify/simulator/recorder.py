@@ -435,6 +435,12 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         if refusal is None:
             raise
         raise refusal from error
+    except AttributeError as error:
+        if not _of_no_tensor(error):
+            raise
+        line, file = _raised_at(error.__traceback__)
+        what = f"{type(error.obj).__name__} where a function of nki.language takes a tensor"
+        raise LegalityError("operand_type", what, "load it into a tile, or use nl.full", line, file) from error
     finally:
         _active = previous
 
@@ -465,6 +471,15 @@ def _wrong_call(error: TypeError) -> CallError | None:
     line, file = _raised_at(error.__traceback__)
     taken = ", ".join(inspect.signature(called).parameters)
     return CallError("call_parameters", f"{name}() {found[2]}", f"its parameters are {taken}", line, file)
+
+
+def _of_no_tensor(error: AttributeError) -> bool:
+    """Did a function of ours look for what every tensor has on something that is none?"""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(str(Path(__file__).parent))
+    return ours and hasattr(NkiTensor, error.name or "") and not isinstance(error.obj, NkiTensor)
 
 
 def _raised_at(trace: TracebackType | None) -> tuple[int | None, str]:

@@ -34,6 +34,14 @@ def test_say_what_the_function_takes():
     assert isinstance(caught.value, TypeError)
 
 
+@pytest.mark.parametrize("name", ["exp", "cos", "floor", "sum", "softmax", "transpose", "broadcast_to", "expand_dims"])
+def test_of_functions_of_tiles_with_something_else_are_refused(name):
+    more = {"sum": (1,), "softmax": (1,), "broadcast_to": ((4, 8),), "expand_dims": (1,)}.get(name, ())
+    for given in (1.0, np.ones((4, 8), np.float32), [1.0], None):
+        assert refused(lambda x, given=given: getattr(nl, name)(given, *more), X) == "operand_type"
+    run(lambda x: (getattr(nl, name)(x, *more), x)[1], X)
+
+
 def test_known_ones_pass():
     doubled = run(lambda x: (isa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=2.0), x)[1], X)
     assert (doubled == 2 * X).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nkismith.verify.simulator.dtypes import named
+from nkismith.verify.simulator.dtypes import INTEGERS, named
 from nkismith.verify.simulator.enums import MemoryRegion, engine
 from nkismith.verify.simulator.instruction import TABLE
 from nkismith.verify.simulator.language.create import sbuf_tile
@@ -23,6 +23,8 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
 def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> NkiTensor:
     """A tile of `shape` (same rank) with dimensions of extent 1 repeated, partitions included."""
     shape = tuple(shape)
+    if not isinstance(x, NkiTensor):
+        raise refuse("operand_type", f"nl.broadcast_to of {type(x).__name__}", "load it into a tile")
     if len(shape) != x.ndim or any(n not in (m, 1) and m != n for m, n in zip(shape, x.shape, strict=True)):
         raise refuse("operand_shapes", f"broadcast_to {shape} of shape {x.shape}", "same rank, extents equal or 1")
     kind = named(dtype) or x.dtype
@@ -77,6 +79,8 @@ def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: 
     """Per partition, elements of the flattened free dimensions of `data` at `indices`; shaped like `indices`."""
     if axis != 0:
         raise refuse("operand_shapes", f"gather_flattened along axis {axis}", "axis 0: within each partition")
+    if indices.dtype not in INTEGERS:
+        raise refuse("dtype", f"gather_flattened with indices of {indices.dtype}", "integers")
     if indices.dtype != "uint32":
         positions = sbuf_tile(indices.shape, "uint32")
         TABLE["tensor_copy"].call(positions, indices)
