@@ -66,8 +66,6 @@ def test_int64_does_not_narrow():
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        (lambda i: i + 1.5, "scalar_operand"),
-        (lambda i: i // 2, "scalar_operator"),
         (lambda i: i % 2, "scalar_operator"),
         (lambda i: i << 1, "scalar_operator"),
         (lambda i: i if i else 1, "host_control_flow"),
@@ -181,7 +179,6 @@ def test_the_documentation_writes_register_tiles_with_one_dimension():
         (lambda r, x: nisa.register_load(r, x.broadcast(1, 2)), "scalar_tile"),
         (lambda r, x: nisa.register_store(output(), 3), "register_value"),
         (lambda r, x: nisa.register_load(3, x), "register_value"),
-        (lambda r, x: r + 1, "register_arithmetic"),
         (lambda r, x: bool(r), "host_control_flow"),
     ],
 )
@@ -307,9 +304,6 @@ def test_while_loops_test_before_each_iteration(start):
         (lambda n, r: nl.fori_loop(0, n, lambda i: None, step=0), "loop_step"),
         (lambda n, r: nl.fori_loop(0, n, lambda i: None, step=n), "loop_step"),
         (lambda n, r: nl.fori_loop(0, 2.5, lambda i: None), "loop_bound"),
-        (lambda n, r: nl.fori_loop(0, n > 3, lambda i: None), "scalar_comparison"),
-        (lambda n, r: nl.fori_loop(0, r, lambda i: nisa.register_move(i, 0)), "frozen_register"),
-        (lambda n, r: nl.while_loop(5, lambda c: c), "while_condition"),
         (lambda n, r: nl.while_loop(r, lambda c: None), "while_condition"),
         (lambda n, r: nl.while_loop(n > 0, lambda c: c), "scalar_comparison"),
     ],
@@ -401,25 +395,6 @@ def test_no_compiled_loop_inside_no_reorder():
     simulated(kernel, int32(1), True)
 
 
-def test_dependencies_stay_in_their_loop():
-    def kernel(x, across):
-        tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
-        outside = nisa.dma_copy(tile, x)
-        inner = []
-
-        def body(i):
-            mine = nisa.memset(tile, 1)
-            inner.append(mine.depends_on(outside))
-
-        nl.fori_loop(0, 2, body)
-        last = nisa.dma_copy(x, tile)
-        last.depends_on(inner[0] if across else outside)
-        return x
-
-    assert rule(kernel, int32(1), True) == "depends_on_loop"
-    assert simulated(kernel, int32(5), False)[0, 0] == 1
-
-
 def test_with_schedule_names_instructions():
     @nki.jit
     def kernel(x):
@@ -434,5 +409,3 @@ def test_with_schedule_names_instructions():
     trace, _ = record(kernel.with_schedule([("plus1", ["recip"])]), (TensorType((2, 2), "float32"),))
     names = {i.id: i.name for i in trace.programs[0].body if i.name}
     assert [(names[a], names[b]) for a, b in trace.programs[0].edges] == [("plus1", "recip")]
-    with pytest.raises(LegalityError, match="schedule_name"):
-        record(kernel.with_schedule([("plus2", "recip")]), (TensorType((2, 2), "float32"),))

@@ -80,14 +80,6 @@ def test_a_name_used_twice_means_two_tensors():
     assert (a.max(), b.min()) == (1.0, 2.0)
 
 
-def test_shared_tensors_are_declared_alike():
-    def kernel(x):
-        out = output((2, 4 + nl.program_id()))
-        return out
-
-    assert rule(kernel, floats(1, 1)) == "shared_hbm_mismatch"
-
-
 def test_private_memory_is_each_core_s_own():
     def kernel(x):
         core = nl.program_id()
@@ -153,11 +145,10 @@ def test_pipes_are_separate_and_first_in_first_out():
     [
         (exchange(other_pipe=True), "deadlock"),
         (exchange(skip=True), "deadlock"),
-        (exchange(nisa.dma_engine.gpsimd_dma, shape=(16, 257)), "sendrecv_size"),
     ],
 )
 def test_exchanges_that_cannot_complete(kernel, expected):
-    assert rule(kernel, floats(2, 16, 257)[:, :, : 257 if expected == "sendrecv_size" else 8]) == expected
+    assert rule(kernel, floats(2, 16, 8)) == expected
 
 
 @pytest.mark.parametrize(("dtype", "columns"), [(nl.float32, 256), (nl.bfloat16, 256), (nl.uint8, 256)])
@@ -179,13 +170,6 @@ def test_exchange_needs_two_cores_and_equal_tiles():
         return x
 
     assert rule(one_core, floats(4, 4), lnc=1) == "launch"
-
-    def other_rank(x):
-        tile = nl.load(x)
-        nisa.sendrecv(tile, nl.zeros_like(tile), 2, 0, 0)
-        return x
-
-    assert rule(other_rank, floats(4, 4)) == "core_number"
 
     def other_shape(x):
         tile = nl.load(x)
@@ -354,14 +338,6 @@ def test_run_time_loops_run_on_both_cores():
         return out
 
     np.testing.assert_array_equal(two(kernel, floats(1, 1), np.array([3, 5], np.int32))[:, 0], [3, 5])
-
-
-def test_the_cores_return_the_same_tensors():
-    def kernel(x):
-        a, b = output((1, 1)), output((1, 1))
-        return a if nl.program_id() == 0 else b
-
-    assert rule(kernel, floats(1, 1)) == "output_mismatch"
 
 
 def test_arguments_are_fresh_for_each_core():

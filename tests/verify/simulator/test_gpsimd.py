@@ -345,7 +345,6 @@ def test_topk_of_each_group_of_sixteen_partitions(partitions, n, k, ordered):
     ("partitions", "n", "k", "dtype", "expected"),
     [
         (24, 32, 8, BF16, "partition_groups"),
-        (16, 7, 4, BF16, "topk_size"),
         (16, 16, 17, BF16, "topk_size"),
         (16, 65, 8, BF16, "operand_shapes"),
         (16, 32, 8, np.float32, "dtype"),

@@ -241,15 +241,6 @@ class TestArguments:
         assert caught.value.rule == "argument_list"
         assert caught.value.line == kernel.function.__code__.co_firstlineno
 
-    def test_lists_as_defaults_are_refused(self):
-        def kernel(x, shape=[4, 8]):  # noqa: B006
-            return copy(x)
-
-        nki.simulate(kernel)(self.a, (4, 8))
-        with pytest.raises(LegalityError) as caught:
-            nki.simulate(kernel)(self.a)
-        assert caught.value.rule == "argument_list"
-
     def test_a_wrong_call_names_the_kernel(self):
         with pytest.raises(SimulatorError, match=r"scaled.*argument"):
             nki.simulate(scaled)(self.a, 1.0, 2.0)
