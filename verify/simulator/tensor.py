@@ -11,7 +11,7 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 
 from nkismith.verify.simulator.dtypes import ITEMSIZE
-from nkismith.verify.simulator.errors import LegalityError
+from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
 from nkismith.verify.simulator.host import asserts, values_of
 from nkismith.verify.simulator.scalars import NkiScalar, VirtualRegister, combine
 from nkismith.verify.simulator.trace import MAX_ELEMENTS, Dynamic
@@ -49,6 +49,12 @@ class NkiTensor(View):
     def data(self) -> NkiTensor:
         """The view itself; tile grids share this attribute."""
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = [n for n in dir(type(self)) if not n.startswith("_")]
+        raise UnsupportedInstruction(f"NkiTensor.{name}", why=f"tensors have {', '.join(known)}")
 
     # -- indexing -------------------------------------------------------------------------------------------------
 
@@ -320,7 +326,7 @@ def _bound(value: Any, dim: int) -> int:
         raise refuse(
             "dynamic_slice", f"a run-time scalar as a slice bound in dimension {dim}", "use nl.ds(start, size)"
         )
-    if isinstance(value, NkiTensor | EllipsisType) or getattr(value, "ndim", 0) or not hasattr(value, "__index__"):
+    if isinstance(value, NkiTensor | EllipsisType) or getattr(value, "ndim", False) or not hasattr(value, "__index__"):
         raise refuse(
             "index_type", f"index of type {type(value).__name__} in dimension {dim}",
             "index with ints, slices, Ellipsis, nl.ds or an NkiScalar; gather with .vector_select or .ap",

@@ -58,6 +58,13 @@ def test_a_kernel_s_own_functions_fail_as_python_does():
         assert not isinstance(caught.value, LegalityError)
 
 
+def test_attributes_that_tensors_lack_are_refused_with_the_line():
+    with pytest.raises(UnsupportedInstruction, match=r"NkiTensor\.astype .* reshape") as caught:
+        nki.simulate(kernel_of(lambda x: x.astype(nl.int32)))(X)
+    assert caught.value.line == test_attributes_that_tensors_lack_are_refused_with_the_line.__code__.co_firstlineno + 2
+    assert run(lambda x: nl.copy(x) if hasattr(x, "shape") and not hasattr(x, "astype") else None, X).shape == X.shape
+
+
 @pytest.mark.parametrize("name", ["arange", "par_dim", "dynamic_range"])
 def test_names_that_are_gone_are_refused_with_the_line(name):
     with pytest.raises(UnsupportedInstruction) as caught:
