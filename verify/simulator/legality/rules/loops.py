@@ -1,14 +1,16 @@
 """Rules on compiled loops, the order of instructions, and how much of both there may be."""
 
 from nkismith.verify.simulator.legality.rules.rule import Example, Rule
+from nkismith.verify.simulator.trace import MAX_NESTING
 
 RULES = (
     Rule(
         "loop_bound",
-        what="The bounds of a compiled loop are ints, run-time scalars or registers.",
+        what="The bounds of a compiled loop are ints of 32 bits, run-time scalars or registers. A loop may have no "
+        "iteration, as Python's range.",
         why="The sequencer compares a register with them.",
         fix="Load the value from the tile with nisa.scalar_load.",
-        source="nl.fori_loop",
+        source="nki.language.fori_loop",
         examples=(
             Example(
                 """
@@ -33,10 +35,10 @@ RULES = (
     ),
     Rule(
         "loop_step",
-        what="The step of a compiled loop is a positive integer known while building.",
+        what="The step of a compiled loop is a positive integer of 32 bits known while building.",
         why="It is a constant of the loop instruction.",
         fix="Count up and compute the offset from the index.",
-        source="nl.fori_loop",
+        source="nki.language.fori_loop",
         examples=(
             Example(
                 """
@@ -63,7 +65,7 @@ RULES = (
         what="The condition of nl.while_loop is a run-time scalar or a register, and the body returns the next one.",
         why="The sequencer tests a register for zero.",
         fix="Start from a loaded value and return the next one from the body.",
-        source="nl.while_loop",
+        source="nki.language.while_loop",
         examples=(
             Example(
                 """
@@ -204,9 +206,9 @@ RULES = (
     ),
     Rule(
         "instruction_budget",
-        what="A kernel records a bounded number of instructions.",
+        what=f"A kernel records a bounded number of instructions, and nests loops at most {MAX_NESTING} deep.",
         why="Loops over Python ranges are unrolled; programs of millions of instructions do not compile.",
-        fix="Roll the outer loop into nl.fori_loop, or process larger tiles.",
+        fix="Roll the outer loop into nl.fori_loop, or process larger tiles; end a recursion.",
         source="a limit of this project",
         examples=(
             Example(

@@ -134,7 +134,7 @@ RULES = (
     ),
     Rule(
         "scalar_width",
-        what="Scalars are int32 or int64, not mixed; int64 serves as an HBM offset only.",
+        what="Scalars are int32 or int64, not mixed; int64 serves as an HBM offset only; constants fit into 64 bits.",
         why="Registers have 32 bits; HBM addresses need more.",
         fix="View unsigned data as signed, and load bounds and on-chip offsets as int32.",
         source="nki-scalar",

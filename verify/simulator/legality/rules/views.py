@@ -7,7 +7,8 @@ _TENSOR = "nki.language.NkiTensor"
 RULES = (
     Rule(
         "index_bounds",
-        what="An index or slice known while building stays inside the dimension and selects at least one element.",
+        what="An index or slice known while building stays inside the dimension and selects at least one element; so "
+        "does the size of nl.ds, and the counts of .ap are positive.",
         why="Slices are not shortened as NumPy does: the address would be computed as it stands.",
         fix="Clamp the last tile: size = min(step, n - start).",
         source="nki-language-guide",
@@ -221,7 +222,8 @@ RULES = (
     ),
     Rule(
         "view_rearrange",
-        what="A rearrangement names every dimension once on both sides, and sizes divide the extents they split.",
+        what="A rearrangement names every dimension once on both sides, at least one in each group, and positive sizes "
+        "divide the extents they split.",
         why="Otherwise the pattern does not say where each element goes.",
         fix="Give fixed_sizes for all but one name of a group.",
         source=_TENSOR,
