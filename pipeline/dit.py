@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from nkismith.pipeline.call import Call
 from nkismith.pipeline.config import EPS, PATCH, Config
-from nkismith.pipeline.ops import Ops
+from nkismith.pipeline.ops import Ops, linear
 from nkismith.pipeline.ring import Ring
 from nkismith.pipeline.schedule import Pass
 from nkismith.pipeline.sharding import Layout
@@ -41,13 +41,20 @@ class TimeTable:
     head: Tensor  # [timesteps, 2, C]: shift, scale
 
 
+class Linear(nn.Linear):
+    """A projection of tokens."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
 class Attention(nn.Module):
     """The parameters both kinds of attention have: four projections, and norms over all heads."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        self.q, self.k, self.v, self.o = (nn.Linear(config.dim, config.dim) for _ in range(4))
+        self.q, self.k, self.v, self.o = (Linear(config.dim, config.dim) for _ in range(4))
         self.norm_q, self.norm_k = (nn.RMSNorm(config.dim, eps=EPS) for _ in range(2))
 
     def heads(self, x: Tensor) -> Tensor:
@@ -178,8 +185,12 @@ class Dit(nn.Module):
 
         Rows beyond the prompt are zeros and become keys like any other: the model was trained so.
         """
-        context = self.text_embedding(embeds.to(self.dtype))
-        return tuple(block.cross_attn.prompt_keys(context, ops) for block in self.layers)
+        last = int(embeds.any(dim=1).nonzero().flatten()[-1:].sum()) + 1
+        # One row of padding stands for all, so that their keys are equal to the bit: see `ops.cross_attention`.
+        rows = torch.arange(len(embeds)).clamp(max=last)
+        context = self.text_embedding(embeds[: last + 1].to(self.dtype))
+        keys = (block.cross_attn.prompt_keys(context, ops) for block in self.layers)
+        return tuple((k[rows], v[rows]) for k, v in keys)
 
     @torch.no_grad()
     def time_table(self, timesteps: Sequence[float]) -> TimeTable:

@@ -124,6 +124,17 @@ def test_the_flow_depends_on_everything_it_should(dit):
         assert (changed - base).norm() > 1e-3 * base.norm()
 
 
+@pytest.mark.parametrize("tokens", [0, 1, 5, 16])
+def test_every_row_of_padding_is_a_key_and_all_are_equal(dit, tokens):
+    embeds = torch.randn(16, 32, generator=torch.Generator().manual_seed(4))
+    embeds[tokens:] = 0
+    context = dit.text_embedding(embeds)
+    for block, keys in zip(dit.layers, dit.prompt_keys(embeds, Ops()), strict=True):
+        for got, want in zip(keys, block.cross_attn.prompt_keys(context, Ops()), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+            assert all(torch.equal(row, got[-1]) for row in got[tokens:])
+
+
 def test_a_block_that_was_never_written_cannot_be_read(dit):
     with pytest.raises(KeyError, match="block 0 is not in the ring"):
         Session(dit)(torch.zeros(3, 16, 6, 10), [0] * 3, Pass(5, 1, (0, 4), False))

@@ -74,6 +74,37 @@ def test_cross_attention_has_no_mask(dtype):
 
 
 @both_dtypes
+@pytest.mark.parametrize("padding", [1, 2, 40])
+def test_cross_attention_attends_to_every_row_of_padding(dtype, padding):
+    q, k, v = randn(9, 3, 16, dtype=dtype), randn(41, 3, 16, dtype=dtype), randn(41, 3, 16, dtype=dtype)
+    k[-padding:], v[-padding:] = k[-1].clone(), v[-1].clone()
+    k[0], v[0] = k[-1].clone(), v[-1].clone()  # equal, but no padding
+    close(ops.cross_attention(q, k, v), attention(q, k, v))
+    v[-1] += 1
+    close(ops.cross_attention(q, k, v), attention(q, k, v))
+
+
+def test_attention_in_tiles_is_that_of_the_whole(monkeypatch):
+    """A tile that does not divide the queries, and one row at a time."""
+    q, k, v = (randn(13, 3, 16, dtype=torch.bfloat16) for _ in range(3))
+    arguments = (torch.zeros(8, 3, 16, 1), torch.zeros(8, 3, 1, 16), torch.zeros(1), torch.zeros(1, dtype=torch.int32))
+    for tile in (5 * 13, 1):
+        monkeypatch.setattr(ops, "TILE", tile)
+        close(ops.rolling_attention(q, k, v, *arguments, torch.zeros(1, 8), torch.zeros(1, 8)), attention(q, k, v))
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+@both_dtypes
+def test_products_are_the_same_without_onednn(dtype, onednn, monkeypatch):
+    monkeypatch.setattr(ops, "ONEDNN", onednn)
+    x, w, b = randn(5, 24, dtype=dtype), randn(40, 24, dtype=dtype), randn(40, dtype=dtype)
+    h = x.double() @ w.double().t() + b.double()
+    close(ops.linear(x, w, b), h)
+    gelu = 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3)))
+    close(ops.linear(x, w, b, "gelu"), gelu)
+
+
+@both_dtypes
 @pytest.mark.parametrize("n_past", [0, 1, 3])
 def test_rolling_attention_rotates_past_keys_on_read(dtype, n_past):
     heads, size, block = 2, 16, 6
