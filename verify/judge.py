@@ -51,6 +51,7 @@ class _Run:
     isolation: sandbox.Isolation | None = None
     instructions: set[str] = field(default_factory=set)
     warnings: dict[str, None] = field(default_factory=dict)
+    executed: set[tuple[object, ...]] = field(default_factory=set)  # traces, by their keys
 
     def enter(self, stage: Stage, what: str = "") -> None:
         self.stage = stage
@@ -187,7 +188,9 @@ def _recorded(run: _Run, cases: Sequence[Case], stage: Stage) -> dict[tuple[obje
 def _execute_and_compare(run: _Run, trial: Trial, trace: Trace, stage: Stage) -> None:
     run.enter(Stage.EXECUTE, str(trial))
     case = drawn(run.spec, trial)
-    got, warnings = execute_trial(run.spec, trace, trial, case.inputs)
+    key = trace_key(trial.case)
+    got, warnings = execute_trial(run.spec, trace, trial, case.inputs, twice=key not in run.executed)
+    run.executed.add(key)
     run.warnings.update(dict.fromkeys(warnings))
     run.enter(stage, str(trial))
     comparisons = judged(run.spec, case, got)

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     UNSUPPORTED_INSTRUCTION = "unsupported_instruction"
     ILLEGAL = "illegal"
     PRECISION_DOWNGRADE = "precision_downgrade"
+    RANDOM_NUMBERS = "random_numbers"
     OUT_OF_BOUNDS = "out_of_bounds"
     UNWRITTEN_OUTPUT = "unwritten_output"
     UNWRITTEN_READ = "unwritten_read"
@@ -190,6 +191,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "The program executed more instructions than the case can need.",
         "A run-time loop that does not end, or whose bound is far too large.",
         "Check the loop's bound and condition.",
+    ),
+    Reason.RANDOM_NUMBERS: Explanation(
+        "legality",
+        "The kernel draws random numbers, of which neither the spec nor its reference knows anything.",
+        "nl.rand, nl.dropout or an instruction of theirs; a result that is wrong once in a million draws passes tests.",
+        "Compute the outputs from the inputs alone.",
     ),
     Reason.WRONG_ARITY: Explanation(
         "compare",

@@ -24,9 +24,12 @@ from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstructi
 from nkismith.verify.simulator.execute import Execution, execute
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.machine import STEP_BUDGET
-from nkismith.verify.simulator.trace import Trace, walk
+from nkismith.verify.simulator.rearrange import dense_strides
+from nkismith.verify.simulator.trace import Buffer, Operand, Trace, walk
 
 CLOSE_CALL = 16.0  # error over what is allowed, below which a better estimate of the spread may still decide
+# What reads a generator: the reference has none, and no number of trials finds what is wrong once in a million.
+RANDOM = frozenset({"rng", "rand2", "dropout", "rand_get_state"})
 _PROBLEMS = {
     "missing": Reason.WRONG_ARITY,
     "shape": Reason.WRONG_SHAPE,
@@ -55,15 +58,38 @@ def check_trace(spec: OpSpec, trace: Trace) -> None:
     """Everything that can be said without values: legality, effects, precision. Raises Failure."""
     check_legality(trace)
     _check_effects(spec, trace)
+    _check_outputs(spec, trace)
     check_precision(trace, spec.accumulate)
 
 
 def run(
-    spec: OpSpec, trace: Trace, trial: Trial, inputs: Mapping[str, np.ndarray], *, steps: int = STEP_BUDGET
+    spec: OpSpec,
+    trace: Trace,
+    trial: Trial,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    steps: int = STEP_BUDGET,
+    twice: bool = False,
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Execute a trace on a trial's inputs: results by name, and warnings. Raises Failure for dynamic rules."""
-    done = dynamic(execute, trace, list(inputs.values()), seed=_noise_seed(trial), steps=steps)
-    return _results(spec, trace, done), tuple(f"line {line}: {text}" for line, text in done.warnings)
+    """Execute a trace on a trial's inputs: results by name, and warnings. Raises Failure for dynamic rules.
+
+    twice: a trace that reads memory of which parts are unwritten is executed again with other data in there; results
+    that differ hold some of it, whatever the masks say.
+    """
+    arrays = list(inputs.values())
+    done = dynamic(execute, trace, arrays, seed=_noise_seed(trial), steps=steps)
+    got = _results(spec, trace, done)
+    if twice and done.read_unwritten:
+        found = np.random.default_rng(trial.seed)
+        again = dynamic(execute, trace, arrays, seed=_noise_seed(trial), steps=steps, found=found)
+        for name, values in _results(spec, trace, again).items():
+            if values.tobytes() != got[name].tobytes():
+                raise Failure(
+                    Reason.UNWRITTEN_OUTPUT,
+                    f"output {name} depends on what was in memory before: two executions on the same inputs differ",
+                    fix="write every element that is read",
+                )
+    return got, tuple(f"line {line}: {text}" for line, text in done.warnings)
 
 
 def judged(spec: OpSpec, case: Drawn, got: Mapping[str, np.ndarray]) -> tuple[Comparison, ...]:
@@ -133,10 +159,17 @@ def check_legality(trace: Trace) -> None:
 
 
 def _check_effects(spec: OpSpec, trace: Trace) -> None:
-    """What the kernel returns and writes is what the spec declares."""
+    """What the kernel does and writes is what the spec declares."""
     names = dict(zip(trace.inputs, spec.inputs, strict=True))
     for program in trace.programs:
         for instr in walk(program.body):
+            if instr.op in RANDOM:
+                raise Failure(
+                    Reason.RANDOM_NUMBERS,
+                    f"{instr.op} makes the result depend on a generator that the spec does not know",
+                    fix="compute what the spec says from its inputs alone",
+                    line=instr.line,
+                )
             for parameter in define(instr.op).writes:
                 operand = instr.operands.get(parameter)
                 name = names.get(operand.buffer) if operand is not None else None
@@ -147,6 +180,11 @@ def _check_effects(spec: OpSpec, trace: Trace) -> None:
                         fix="write to a tensor of your own",
                         line=instr.line,
                     )
+
+
+def _check_outputs(spec: OpSpec, trace: Trace) -> None:
+    """What the kernel returns are the spec's outputs: whole tensors, each its own."""
+    names = dict(zip(trace.inputs, spec.inputs, strict=True))
     returned = _returned(spec, trace)
     if len(returned) != len(spec.outputs):
         wanted = ", ".join(spec.outputs) or "nothing"
@@ -155,14 +193,28 @@ def _check_effects(spec: OpSpec, trace: Trace) -> None:
             f"the kernel returns {len(trace.outputs)} tensors, the spec has {len(spec.outputs)} outputs ({wanted})",
             fix="return the spec's outputs in order; in-place inputs need not be returned",
         )
+    own = "allocate it with nl.ndarray(..., buffer=nl.shared_hbm), write it, and return it as it is"
     for name, index in zip(spec.outputs, returned, strict=True):
-        source = names.get(trace.outputs[index].buffer)
-        if source is not None:
+        region = trace.outputs[index]
+        buffer = trace.buffers[region.buffer]
+        if buffer.id in names:
+            raise Failure(Reason.WRONG_ARITY, f"output {name} is the input {names[buffer.id]} itself", fix=own)
+        if sum(o.buffer == buffer.id for o in trace.outputs) > 1:
+            raise Failure(Reason.WRONG_ARITY, f"output {name} shares its tensor with another output", fix=own)
+        if not _is_whole(region, buffer):
             raise Failure(
-                Reason.WRONG_ARITY,
-                f"output {name} is the input {source} itself",
-                fix="allocate the output with nl.ndarray(..., buffer=nl.shared_hbm) and write it",
+                Reason.WRONG_SHAPE,
+                f"output {name} is a view of a tensor of shape {list(buffer.shape)}: the device returns whole tensors, "
+                "in the order in which they lie in memory",
+                fix=own,
             )
+
+
+def _is_whole(region: Operand, buffer: Buffer) -> bool:
+    """Whether a returned region is all of its buffer in the buffer's own order; dimensions may be split or merged."""
+    dense = zip(region.pattern, dense_strides(region.shape), strict=True)
+    in_order = all(count == 1 or stride == wanted for (stride, count), wanted in dense)
+    return in_order and (region.offset, region.size, region.dtype) == (0, buffer.free, buffer.dtype)
 
 
 def _returned(spec: OpSpec, trace: Trace) -> list[int]:
@@ -175,10 +227,11 @@ def _returned(spec: OpSpec, trace: Trace) -> list[int]:
 
 
 def _results(spec: OpSpec, trace: Trace, done: Execution) -> dict[str, np.ndarray]:
-    after = dict(zip(spec.inputs, done.inputs, strict=True))
-    got = {name: after[name] for name in spec.in_place}
+    after = dict(zip(spec.inputs, zip(done.inputs, done.poisoned, strict=True), strict=True))
+    found = {name: after[name] for name in spec.in_place}
     for name, index in zip(spec.outputs, _returned(spec, trace), strict=True):
-        unwritten = done.unwritten[index]
+        found[name] = done.outputs[index], done.unwritten[index]
+    for name, (_, unwritten) in found.items():
         if unwritten is not None:
             at = np.argwhere(unwritten)
             raise Failure(
@@ -187,8 +240,7 @@ def _results(spec: OpSpec, trace: Trace, done: Execution) -> dict[str, np.ndarra
                 f"{at[0].tolist()}, last at {at[-1].tolist()}",
                 fix="write every element; look at the last tile of each dimension",
             )
-        got[name] = done.outputs[index]
-    return got
+    return {name: values for name, (values, _) in found.items()}
 
 
 def dynamic(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

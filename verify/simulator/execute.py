@@ -28,6 +28,7 @@ class Execution:
     warnings: tuple[tuple[int, str], ...]
     poisoned: tuple[np.ndarray | None, ...] = ()  # for each input: where unwritten data was written into it
     poured: frozenset[int] = frozenset()  # buffers into which some instruction wrote unwritten data
+    read_unwritten: bool = False  # was a buffer read of which parts were unwritten?
 
 
 def load_inputs(trace: Trace, memory: Memory, arrays: list[np.ndarray]) -> None:
@@ -55,13 +56,14 @@ def execute(
     precise: bool = True,
     attach: Callable[[Machine], None] | None = None,
     console: Callable[[str], None] | None = None,
+    found: np.random.Generator | None = None,
 ) -> Execution:
     """Execute a legal trace on arrays given in the order of its inputs. Raises LegalityError for dynamic rules.
 
     `precise=False` is the high-precision mode of `Memory`; `attach` sees each machine before it runs (and keeps all
-    buffers alive); `console` takes what nl.device_print says.
+    buffers alive); `console` takes what nl.device_print says; `found` makes what unwritten memory and registers hold.
     """
-    memory = Memory(precise)
+    memory = Memory(precise, found)
     load_inputs(trace, memory, arrays)
     machines = []
     for program in trace.programs:
@@ -71,6 +73,9 @@ def execute(
         )  # fmt: skip
         machine.console, machine.quiet = console, True
         machines.append(machine)
+        if found is not None:
+            for register in machine.accumulators.values():
+                register.values[...] = found.standard_normal(register.values.shape)
         if attach:
             attach(machine)
     if len(machines) > 1:
@@ -147,7 +152,7 @@ def together(machines: list[Machine], cores: list[Iterator[object]]) -> None:
 
 def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:
     """Read outputs and inputs back."""
-    outputs, unwritten = [], []
+    read, outputs, unwritten = memory.read_unwritten, [], []
     for operand in trace.outputs:
         if not memory.holds(operand.buffer):
             memory.allocate(trace.buffers[operand.buffer])
@@ -156,7 +161,7 @@ def collect(trace: Trace, memory: Memory, machines: list[Machine]) -> Execution:
     inputs = tuple(memory.whole(trace.buffers[i]) for i in trace.inputs)
     poisoned = tuple(memory.taint(whole(trace.buffers[i])) for i in trace.inputs)
     warnings = (*trace.warnings, *(w for m in machines for w in m.warnings))
-    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned, memory.poured)
+    return Execution(tuple(outputs), inputs, tuple(unwritten), warnings, poisoned, memory.poured, read)
 
 
 def whole(buffer: Buffer) -> Operand:

@@ -42,8 +42,10 @@ class _Cell:
 class Memory:
     """Storage of the buffers of one trace; cores share it, as they share HBM."""
 
-    def __init__(self, precise: bool = True) -> None:
-        self.precise = precise
+    def __init__(self, precise: bool = True, found: np.random.Generator | None = None) -> None:
+        """`found`: makes what a kernel finds in memory that nothing wrote, instead of the display values."""
+        self.precise, self.found = precise, found
+        self.read_unwritten = False  # has anybody read a buffer of which parts were unwritten?
         self._cells: dict[int, _Cell] = {}
 
     # -- buffers --------------------------------------------------------------------------------------------------
@@ -110,6 +112,8 @@ class Memory:
         """
         id_, dtype, start, partitions, offset, pattern, _ = operand
         cell = self._cells[id_]
+        if cell.mask is not None and not overwrite:
+            self.read_unwritten = True
         if cell.mask is _FRESH and not (overwrite and _covers(operand, cell)):
             self._poison(cell)
         store = cell.store
@@ -179,7 +183,10 @@ class Memory:
     def _poison(self, cell: _Cell) -> None:
         """Give a buffer that nothing wrote its mask and its display values."""
         cell.mask = np.ones((cell.data.shape[0], cell.buffer.free), bool)
-        cell.data.view(cell.store)[...] = np.nan if cell.buffer.dtype in FLOATS else 0
+        if self.found is not None:
+            cell.data[...] = self.found.integers(0, 256, cell.data.shape, np.uint8)
+        else:
+            cell.data.view(cell.store)[...] = np.nan if cell.buffer.dtype in FLOATS else 0
 
 
 def _entries(cell: _Cell, operand: Operand) -> Any:
