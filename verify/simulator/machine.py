@@ -88,7 +88,11 @@ class Machine:
                 yield from self.steps(node.body)
 
     def _loop(self, loop: Loop) -> Iterator[object]:
-        yield from self.iterate(loop, range(self.value(loop.lower), self.value(loop.upper), loop.step))
+        yield from self.iterate(loop, self.bounds(loop))
+
+    def bounds(self, loop: Loop) -> range:
+        """The index values of a counted loop. Raises LegalityError at its line for a bound that nothing wrote."""
+        return range(self.value(loop.lower, loop.line), self.value(loop.upper, loop.line), loop.step)
 
     def iterate(self, loop: Loop, values: range) -> Iterator[object]:
         """Execute the body of a counted loop for the given index values."""
@@ -99,7 +103,7 @@ class Machine:
             yield from self.steps(loop.body)
 
     def _while(self, loop: While) -> Iterator[object]:
-        self.scalars[loop.condition] = self.value(loop.init)
+        self.scalars[loop.condition] = self.value(loop.init, loop.line)
         yield from self.repeat(loop)
 
     def repeat(self, loop: While) -> Iterator[object]:
@@ -186,13 +190,13 @@ class Machine:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, number: int | ScalarRef) -> int:
-        """A compile-time int, or the value of a run-time scalar."""
+    def value(self, number: int | ScalarRef, line: int | None = None) -> int:
+        """A compile-time int, or the value of a run-time scalar; `line` is what a refusal blames (the instruction)."""
         if not isinstance(number, ScalarRef):
             return number
         value = self.scalars.get(number.id)
         if value is None:
-            line = self._site.instr.line if self._site else None
+            line = line or (self._site.instr.line if self._site else None)
             raise LegalityError(
                 "unwritten_scalar", "reads a register that nothing wrote", "give it a value: register_alloc(0)", line
             )

@@ -72,7 +72,8 @@ class NkiInstruction:
         """Run this instruction after each producer; both in the same loop nesting, or the producer further out."""
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
-                raise TypeError(f"depends_on takes instruction handles, not {type(producer).__name__}")
+                what = f"depends_on takes instruction handles, not {type(producer).__name__}"
+                raise self._recorder.located(CallError("operand_type", what, "keep what the call of nki.isa returned"))
             if self.scope[: len(producer.scope)] != producer.scope:
                 raise self._recorder.located(
                     refuse(

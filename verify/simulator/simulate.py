@@ -81,6 +81,7 @@ class _Live:
         self.machine.console = print
         self._arrays = list(arrays)
         self._suspended = 0
+        self._values: list[range] = []  # of the counted loops that are open: what the body does to a bound is too late
 
     def allocated(self, buffer: Buffer) -> None:
         """Give a new buffer its memory."""
@@ -110,12 +111,13 @@ class _Live:
     def loop_opened(self, loop: Loop | While) -> None:
         """The first iteration runs live, if there is one."""
         if isinstance(loop, Loop):
-            first = None if self._suspended else self.machine.value(loop.lower)
-            runs = first is not None and first < self.machine.value(loop.upper)
+            values = range(0) if self._suspended else self.machine.bounds(loop)
+            self._values.append(values)
+            runs = bool(values)
             if runs:
-                self.machine.scalars[loop.index] = first  # type: ignore[assignment]
+                self.machine.scalars[loop.index] = values[0]
         else:
-            runs = not self._suspended and self.machine.value(loop.init) != 0
+            runs = not self._suspended and self.machine.value(loop.init, loop.line) != 0
             if runs:
                 self.machine.scalars[loop.condition] = self.machine.value(loop.init)
         if self._suspended or not runs:
@@ -123,13 +125,13 @@ class _Live:
 
     def loop_closed(self, loop: Loop | While) -> None:
         """The other iterations are replayed."""
+        values = self._values.pop() if isinstance(loop, Loop) else range(0)
         if self._suspended:
             self._suspended -= 1
             return
         self.machine._scoped = None
         if isinstance(loop, Loop):
-            lower, upper = self.machine.value(loop.lower), self.machine.value(loop.upper)
-            for _ in self.machine.iterate(loop, range(lower, upper, loop.step)[1:]):
+            for _ in self.machine.iterate(loop, values[1:]):
                 pass
         else:
             assert loop.next is not None

@@ -81,6 +81,35 @@ def test_what_scalars_do_not_do(expression, expected):
     simulated(arithmetic(lambda i: i), int32(1))
 
 
+def test_the_bounds_of_a_loop_are_read_once():
+    def kernel(x):
+        out, tile = output((1, 1)), nl.load(x)
+        bound, total = nisa.register_alloc(), nl.zeros((1, 1), dtype=nl.int32)
+        nisa.register_load(bound, tile)
+
+        def body(i):
+            nisa.tensor_scalar(total, total, nl.add, 1)
+            nisa.register_move(bound, 100)
+
+        nl.fori_loop(0, bound, body)
+        nl.store(out, total)
+        return out
+
+    assert simulated(kernel, int32(3)).tolist() == [[3]]
+
+
+def test_a_loop_bound_that_nothing_wrote_is_refused_at_the_loop():
+    def kernel(x):
+        bound = nisa.register_alloc()
+        nl.fori_loop(0, bound, lambda i: None)
+        return output((1, 1))
+
+    with pytest.raises(LegalityError) as caught:
+        simulated(kernel, int32(1))
+    assert caught.value.rule == "unwritten_scalar"
+    assert caught.value.line == kernel.__code__.co_firstlineno + 2
+
+
 def test_a_scalar_as_a_python_value_is_a_type_error():
     with pytest.raises(TypeError):
         simulated(arithmetic(lambda i: int(i)), int32(1))
