@@ -100,7 +100,8 @@ RULES = (
     Rule(
         "unwritten_output",
         what="Every element of a result has been computed from written data.",
-        why="What else it holds is arbitrary. Unwritten lanes may flow through instructions, but not into a result.",
+        why="What else it holds is arbitrary. Unwritten lanes may flow through instructions, but not into a result. "
+        "Elements that no instruction touched are refused in a draft; nki.simulate returns NaN there, with a warning.",
         fix="Write every element, the last partial tile too, or return a view of the part that is written.",
         source=_POISON,
         examples=(
