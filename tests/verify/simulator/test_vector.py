@@ -408,6 +408,17 @@ def test_strided_and_overlapping_views_of_one_tile():
     assert run(build, a).tolist() == (shifted * 2).reshape(4, 6, 2).transpose(0, 2, 1).tolist()
 
 
+@pytest.mark.parametrize(("op", "apply"), [(nl.bitwise_and, np.bitwise_and), (nl.add, np.add)])
+def test_an_operand_may_be_a_run_time_scalar(op, apply):
+    a, word = np.arange(-4, 4, dtype=np.int32).reshape(2, 4), np.array([[6]], np.int32)
+
+    def build(x, number):
+        nisa.tensor_scalar(x, x, op, nisa.scalar_load(number))
+        return x
+
+    assert run(build, a, word).tolist() == apply(a, 6).tolist()
+
+
 def test_unwritten_elements_flow_to_the_same_elements_only():
     def build(x):
         part, out = like(x), like(x)

@@ -5,6 +5,7 @@ import numpy as np
 from nkismith.verify.simulator.dtypes import FLOATS, INTEGERS, PACKED, cast
 from nkismith.verify.simulator.hardware import REGISTERS_PER_ENGINE
 from nkismith.verify.simulator.instruction import ANY_DTYPE, DMA_MEMORY, PLAIN, instruction, out, tile
+from nkismith.verify.simulator.trace import ScalarRef
 
 SCALAR_DTYPES = frozenset({"int32", "int64"})
 REGISTER_DTYPES = (ANY_DTYPE | {"int64", "uint64"}) - PACKED
@@ -35,11 +36,19 @@ def element(m, site):
     return m.view("src").reshape(-1)[0]
 
 
+def check_words(site, *names):
+    """What sequencers compute with: ints and scalars. `result` is a scalar."""
+    for name in names:
+        if not isinstance(site.attr(name), ScalarRef if name == "result" else int | ScalarRef):
+            raise site.refuse("operand_type", f"{name} is {type(site.attr(name)).__name__}", "an int or a scalar")
+
+
 def _binary(apply):
     return {
         "__doc__": f"Scalar arithmetic: {apply.__doc__}, wrapping at the scalar's width.",
         "named": False,
         "signature": _binary_signature,
+        "check": lambda site: check_words(site, "result", "a", "b"),
         "run": lambda m, site: set_scalar(m, site, apply(m.value(site.attr("a")), m.value(site.attr("b")))),
     }
 
@@ -76,6 +85,7 @@ class scalar_load:
 
     def check(site):
         check_one_element(site, "src")
+        check_words(site, "result")
 
     def run(m, site):
         set_scalar(m, site, element(m, site))
@@ -91,6 +101,7 @@ class scalar_store:
 
     def check(site):
         check_one_element(site, "dst")
+        check_words(site, "value")
 
     def run(m, site):
         m.view("dst")[...] = np.asarray(m.value(site.attr("value")))
@@ -103,6 +114,9 @@ class register_move:
     named = False
 
     def signature(src: PLAIN): ...
+
+    def check(site):
+        check_words(site, "result", "src")
 
     def run(m, site):
         m.scalars[site.attr("result").id] = m.value(site.attr("src"))
@@ -118,6 +132,7 @@ class register_load:
 
     def check(site):
         check_one_element(site, "src")
+        check_words(site, "result")
 
     def run(m, site):
         value = element(m, site)
@@ -135,6 +150,7 @@ class register_store:
 
     def check(site):
         check_one_element(site, "dst")
+        check_words(site, "src")
 
     def run(m, site):
         dtype, value = site.dtype("dst"), m.value(site.attr("src"))

@@ -141,7 +141,7 @@ class dma_compute:
         if site.attr("reduce_op") != "add":
             raise site.refuse("operator", f"reduce_op={site.attr('reduce_op')}", "dma_compute adds: nl.add")
         scales = site.attr("scales")
-        if scales is not None and (len(scales) != len(names) or any(s != 1.0 for s in scales)):
+        if scales is not None and scales != (1.0,) * len(names):
             raise site.refuse("dma_scales", f"scales={scales}", "None, or 1.0 for every source")
         vectors = [n for n in ("dst", *names) if is_vector(site.operand(n))]
         for name in ("dst", *names):

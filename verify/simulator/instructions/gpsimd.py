@@ -176,7 +176,8 @@ class nonzero_with_count:
                 f"dst of {site.partitions('src')} partitions and {site.free('src') + 1} elements each",
             )
         for name in ("index_offset", "padding_val"):
-            if not isinstance(site.attr(name), int | ScalarRef):
+            value = site.attr(name)
+            if not isinstance(value, ScalarRef) and not (isinstance(value, int) and -(1 << 31) <= value < 1 << 31):
                 raise site.refuse("operand_type", f"{name}={site.attr(name)!r}", "an int32")
 
     def run(m, site):

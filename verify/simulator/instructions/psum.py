@@ -50,7 +50,7 @@ def check_pe_tile(site, rows, columns_used, columns, alone=False):
     position, size = site.attr("tile_position") or (), site.attr("tile_size") or ()
     if not position and not size:
         return
-    if len(position) != 2 or len(size) != 2:
+    if not is_pair(position) or not is_pair(size):
         raise site.refuse(
             "matmul_tile", f"tile_position={position}, tile_size={size}", "give both as (row, column) pairs, or neither"
         )
@@ -65,6 +65,11 @@ def check_pe_tile(site, rows, columns_used, columns, alone=False):
         raise site.refuse("matmul_tile", f"a stationary tile of ({rows}, {columns_used}) in {size}", "shrink it")
     if alone and size[1] != PARTITIONS:
         raise site.refuse("matmul_double_row", "double_row with column tiling", "tile rows only")
+
+
+def is_pair(value):
+    """Two ints."""
+    return isinstance(value, tuple) and len(value) == 2 and all(type(n) is int for n in value)
 
 
 def adding(m, site):

@@ -184,7 +184,7 @@ class activate2:
     def run(m, site):
         value = m.f32("data")
         for op, imm, reverse in (("op0", "imm0", "reverse0"), ("op1", "imm1", "reverse1")):
-            if site.attr(op) not in (None, "bypass"):
+            if (site.attr(op) or "bypass") != "bypass":
                 other = m.vector(imm)
                 value = ALU[site.attr(op)].apply(*((other, value) if site.attr(reverse) else (value, other)))
         if site.attr("op") == "prelu":

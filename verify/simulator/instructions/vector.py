@@ -255,7 +255,7 @@ def bit_operand(m, site, name, unsigned):
     """A per-partition operand of a bit-wise operator as a bit pattern."""
     if site.has(name):
         return bits(m, name)
-    value = int(site.attr(name) or 0)
+    value = int(m.value(site.attr(name) or 0))
     return np.asarray(value & ((1 << (8 * unsigned.itemsize)) - 1), unsigned)
 
 

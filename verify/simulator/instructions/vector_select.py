@@ -154,7 +154,8 @@ class range_select:
                 f"indices {start} to {start + site.free('dst') - 1}",
                 f"between -2^24 and 2^24 = {LARGEST_INDEX}: they are compared in float32",
             )
-        if np.float32(site.attr("on_false_value")) != np.float32(FP32_MIN):
+        other = site.attr("on_false_value")
+        if not isinstance(other, int | float) or np.float32(other) != np.float32(FP32_MIN):
             raise site.refuse("on_false_value", f"on_false_value={site.attr('on_false_value')}", f"only {FP32_MIN}")
 
     def run(m, site):

@@ -8,9 +8,10 @@ from nkismith.verify.simulator.instructions import TABLE
 from nkismith.verify.simulator.legality.indirection import check_indirect
 from nkismith.verify.simulator.machine import extent, row_elements
 from nkismith.verify.simulator.site import Site
-from nkismith.verify.simulator.trace import Buffer, Instr
+from nkismith.verify.simulator.trace import Buffer, Instr, ScalarRef
 
 assert TABLE  # importing the package fills the table
+_NUMBERS = (bool, int, float, ScalarRef, type(None))
 
 
 def check_instruction(
@@ -35,6 +36,9 @@ def check_instruction(
     for name, kind in definition.params.items():
         if isinstance(kind, Tile) and not (kind.optional or kind.many) and name not in instr.operands:
             raise site.refuse("operand_missing", f"{name} is missing", "pass a tile")
+    for name, value in instr.attrs.items():
+        if isinstance(definition.params.get(name), Tile) and not isinstance(value, _NUMBERS):
+            raise site.refuse("operand_type", f"{name} is {type(value).__name__}", "a tile or a number")
     for name, kind in kinds.items():  # now that all are there: the engine may depend on them
         _check_operand(site, name, kind)
     engine = site.engine

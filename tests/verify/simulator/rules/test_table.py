@@ -97,6 +97,31 @@ def test_the_operands_of_a_program_from_outside_are_those_of_the_instruction():
     assert caught.value.rule == "operand_missing"
 
 
+def test_a_number_of_a_program_from_outside_is_one():
+    trace, _ = record(kernel_of(lambda a: nl.add(a, 1.0)), (TensorType((4, 8), "float32"),))
+    legality.check(trace)
+    (instr,) = (i for i in walk(trace.programs[0].body) if i.op == "tensor_scalar")
+    instr.attrs["operand0"] = "1.0"
+    with pytest.raises(LegalityError, match="operand0 is str") as caught:
+        legality.check(trace)
+    assert caught.value.rule == "operand_type"
+
+
+@pytest.mark.parametrize("attr", ["result", "a", "b"])
+def test_a_scalar_of_a_program_from_outside_is_one(attr):
+    def build(a):
+        nisa.scalar_load(a[0:1, 0:1]) + 1
+        return a
+
+    trace, _ = record(kernel_of(build), (TensorType((4, 8), "int32"),))
+    legality.check(trace)
+    (instr,) = (i for i in walk(trace.programs[0].body) if i.op == "scalar_add")
+    instr.attrs[attr] = None
+    with pytest.raises(LegalityError, match=f"{attr} is NoneType") as caught:
+        legality.check(trace)
+    assert caught.value.rule == "operand_type"
+
+
 @pytest.mark.parametrize(("address", "rule"), [((0, 64), None), ((64,), "address"), ((0, 0, 64), "address")])
 def test_an_address_of_a_program_from_outside_has_two_parts_on_chip(address, rule):
     trace, _ = record(kernel_of(lambda a: nl.add(a, a)), (TensorType((4, 8), "float32"),))
