@@ -22,6 +22,7 @@ from nkismith.kernels.schema import Dim
 from nkismith.kernels.spec import OpSpec
 
 LINE = 1000  # characters of a line of accepted.json
+_NEEDED = ("target", "lnc", "dtypes", "domain", "accepted_at")  # of each verdict
 SCOPE = ("target", "lnc", "dtypes", "domain")  # what a verdict is for; a new one for the same scope replaces it
 
 
@@ -115,7 +116,7 @@ def amend(kernel: AcceptedKernel, parts: Mapping[str, Any]) -> None:
     if kernel.stale:
         raise StaleKernel(kernel.stale)
     record = kernel.path.parent / "accepted.json"
-    stored = json.loads(record.read_text(encoding="utf-8"))
+    stored = _read(record)
     for verdict in stored["verdicts"]:
         if not any(verdict[key] != kernel.evidence[key] for key in SCOPE):  # this module's own `all` hides Python's
             verdict.update(json.loads(json.dumps(parts)))
@@ -159,16 +160,30 @@ def _place(spec: OpSpec, root: Path | None) -> Path:
 
 def _stored(spec: OpSpec, root: Path | None) -> Iterator[AcceptedKernel]:
     for record in sorted(_place(spec, root).glob("*/accepted.json")):
-        stored = json.loads(record.read_text(encoding="utf-8"))
+        stored = _read(record)
         path = record.parent / "kernel.py"
-        source = path.read_text(encoding="utf-8") if path.is_file() else ""
-        stale = _staleness(spec, path, source, stored)
+        data = path.read_bytes() if path.is_file() else b""
+        stale = _staleness(spec, path, data, stored)
+        source = data.decode("utf-8", errors="replace")  # what is not UTF-8 is not what was accepted
         for verdict in stored.pop("verdicts"):
             yield AcceptedKernel(spec.op, path, source, {**stored, **verdict}, stale)
 
 
-def _staleness(spec: OpSpec, path: Path, source: str, stored: Mapping[str, str]) -> str:
-    now = {"kernel": _hash(source.encode()), **_spec_hashes(spec)}
+def _read(record: Path) -> dict[str, Any]:
+    """What accepted.json holds. Raises RegistryError if it is not what `accept` writes."""
+    try:
+        stored = json.loads(record.read_text(encoding="utf-8"))
+        lacking = [part for part in ("op", "kernel", "spec", "reference") if not isinstance(stored[part], str)]
+        lacking += [key for verdict in stored["verdicts"] for key in _NEEDED if key not in verdict]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RegistryError(f"{record} is not evidence ({type(error).__name__}: {error}); delete its folder") from error
+    if lacking:
+        raise RegistryError(f"{record} lacks {', '.join(lacking)}; delete its folder, or accept the kernel again")
+    return stored
+
+
+def _staleness(spec: OpSpec, path: Path, data: bytes, stored: Mapping[str, str]) -> str:
+    now = {"kernel": _hash(data), **_spec_hashes(spec)}
     files = {"kernel": path, "spec": spec.folder / "spec.yaml", "reference": spec.folder / "reference.py"}
     for part, file in files.items():
         if stored[part] != now[part]:
@@ -191,7 +206,7 @@ def _hash(data: bytes) -> str:
 
 
 def _supersede(record: Path, verdict: Mapping[str, Any], keep: bool) -> None:
-    stored = json.loads(record.read_text(encoding="utf-8"))
+    stored = _read(record)
     left = [v for v in stored["verdicts"] if any(v[key] != verdict[key] for key in SCOPE)]
     if left or keep:
         _write(record, _readable({**stored, "verdicts": left}))
@@ -221,7 +236,7 @@ def _write(path: Path, text: str) -> None:
     """Write beside the target and rename, so that a reader or a kill never sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)

@@ -57,7 +57,11 @@ def evidence(
     """The evidence of an accepted verdict, for `registry.accept`.
 
     verdict: as `Verdict.to_dict()` gives it. provenance: who wrote the kernel, in which run, at what cost.
+    Raises RegistryError for a verdict that refuses the kernel, or that looked at chosen cases only.
     """
+    if not verdict["accepted"] or not verdict.get("complete", True):
+        said = "judged on chosen cases only" if verdict["accepted"] else f"refused at {verdict['stage']}"
+        raise registry.RegistryError(f"{verdict['op']}: this kernel was {said}: verify all of it before it is stored")
     names = verdict["instructions"]
     meanings = meaning.instructions(names)
     return {

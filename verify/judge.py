@@ -44,6 +44,7 @@ class _Run:
     spec: OpSpec
     progress: Progress
     started: float
+    complete: bool = True
     stage: Stage = Stage.PARSE
     case: str | None = None
     results: list[CaseResult] = field(default_factory=list)
@@ -77,7 +78,11 @@ def check(
     """
     source = read(source_or_path)
     run = _Run(
-        Request(source, spec.op, sdk, target, lnc), spec, progress or (lambda stage, what: None), time.monotonic()
+        Request(source, spec.op, sdk, target, lnc),
+        spec,
+        progress or (lambda stage, what: None),
+        time.monotonic(),
+        complete=cases is None,
     )
     for weakness in refuse_weak(spec, seed=fresh_seed()):
         run.warnings[f"{weakness.where}: {weakness.message}"] = None
@@ -114,9 +119,10 @@ def profile(
 
 
 def read(source_or_path: str | Path) -> str:
-    """The text of a draft. A file that is not UTF-8 keeps its odd bytes as lone surrogates, for lint to refuse."""
+    """The text of a draft, byte for byte: line ends stay as they are, and a file that is not UTF-8 keeps its odd bytes as
+    lone surrogates, for lint to refuse."""
     if isinstance(source_or_path, Path):
-        return source_or_path.read_text(encoding="utf-8", errors="surrogateescape")
+        return source_or_path.read_bytes().decode("utf-8", errors="surrogateescape")
     return source_or_path
 
 
@@ -219,5 +225,6 @@ def _verdict(run: _Run, failure: Failure | None) -> Verdict:
         lnc=request.lnc,
         seconds=time.monotonic() - run.started,
         instructions=tuple(sorted(run.instructions)),
+        complete=run.complete,
         warnings=tuple(run.warnings),
     )

@@ -46,7 +46,8 @@ class CaseResult:
 class Verdict:
     """What verification says of a draft, for one target, SDK and LNC degree.
 
-    `accepted` means every stage passed under the stated isolation. Otherwise stage, reason (a code with a page under
+    `accepted` means every stage passed under the stated isolation; it can be stored if the verdict is `complete`, which
+    one on chosen cases is not. Otherwise stage, reason (a code with a page under
     docs/reasons), line of the draft, message, fix, and the smallest failing case. `cases` lists what was executed and
     compared; `profiles` is one a production case, modelled.
     """
@@ -70,6 +71,7 @@ class Verdict:
     seconds: float
     instructions: tuple[str, ...] = ()  # names of all that its traces use
     warnings: tuple[str, ...] = field(default=())
+    complete: bool = True  # listed, drawn and production cases, and not chosen ones
 
     @property
     def profile(self) -> Profile | None:

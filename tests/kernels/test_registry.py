@@ -128,3 +128,22 @@ def test_a_record_has_a_line_for_each_thing_that_fits_one(tmp_path):
     text = (path.parent / "accepted.json").read_text()
     assert json.loads(text)["verdicts"][0]["cases"] == cases
     assert 50 < len(text.splitlines()) < 80 and max(map(len, text.splitlines())) < 1100
+
+
+def test_line_ends_are_part_of_the_kernel(tmp_path):
+    path = registry.accept("import nki\r\n# a\r\n", SPEC, EVIDENCE, root=tmp_path)
+    assert registry.find("rope_3d", **ASK, root=tmp_path).source == "import nki\r\n# a\r\n"
+    path.write_bytes(b"import nki\n# a\r\n")
+    with pytest.raises(StaleKernel):
+        registry.find("rope_3d", **ASK, root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["", "[]", "{}", '{"op": 1}', '{"op": "rope_3d", "kernel": "", "spec": "", "reference": "", "verdicts": [{}]}'],
+)
+def test_what_is_no_evidence_is_named(tmp_path, record):
+    path = registry.accept(SOURCE, SPEC, EVIDENCE, root=tmp_path)
+    (path.parent / "accepted.json").write_text(record)
+    with pytest.raises(RegistryError, match=r"accepted\.json"):
+        registry.find("rope_3d", **ASK, root=tmp_path)
