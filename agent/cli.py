@@ -10,6 +10,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -19,7 +21,6 @@ from nkismith.agent.commands import draft, inspect, judge, make, tools, verify
 app = typer.Typer(
     name="nkismith",
     help="From an op spec to a verified NKI kernel for AWS Trainium, and from kernels to video, without a Trainium.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,13 +30,30 @@ for group in (make, judge, verify, draft, inspect, tools):
     group.register(app)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"nkismith {metadata.version('nkismith')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; every expected failure becomes one line on stderr."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        code = int(app(arguments, standalone_mode=False) or 0)
+        code = int(app(words, prog_name="nkismith", standalone_mode=False) or 0)
         return _refused("Interrupted.") if code == 130 else code
     except TyperException as error:
-        return _refused(f"{error.format_message()} See `nkismith --help`.")
+        command = getattr(getattr(error, "ctx", None), "command_path", "nkismith")
+        message = error.format_message()
+        return _refused(f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`.")
     except typer.Abort:
         return _refused("Interrupted.")
     except BrokenPipeError:

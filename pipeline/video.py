@@ -47,7 +47,8 @@ class Mp4Writer:
     The file appears when the block ends without an error; otherwise nothing stays. Odd heights and widths
     are filled up by repeating the last row or column, since H.264 in yuv420p stores colours for 2x2 pixels.
 
-    Raises: InputError if the path cannot be written, a piece has another size, or no frame was added.
+    Raises: InputError if the path cannot be written or is not named .mp4, a piece has another size, or no frame was
+    added.
     """
 
     def __init__(self, path: str | Path, fps: int = FPS):
@@ -63,7 +64,10 @@ class Mp4Writer:
         import av
 
         _check_writable(self.path)
+        if self.path.suffix.lower() != ".mp4":
+            raise InputError(f"{self.path}: the video is an MP4 file; give it a name that ends in .mp4")
         with _explained(self.path):
+            self._temporary.touch()  # libav opens it only at the first frame, which may be minutes away
             self._container = av.open(str(self._temporary), "w", format="mp4")
         return self
 

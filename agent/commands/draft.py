@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from nkismith.agent.commands.options import Json, Lnc, Sdk, SpecDir, Target, WrongUse, check_machine, emit, op_spec
+from nkismith.agent.commands.options import (
+    Json,
+    Lnc,
+    Sdk,
+    SpecDir,
+    Target,
+    WrongUse,
+    check_folder,
+    check_machine,
+    emit,
+    op_spec,
+)
 
 _ENDS = {"waiting": 3, "error": 2, "provider": 2, "unavailable": 2}
 
@@ -87,6 +98,11 @@ def draft(
     else:
         contract = op_spec(op, spec)
         check_machine(target, sdk)
+        check_folder("--out", out)
+        if provider in ("handoff", "recording") and (effort or thinking):
+            raise WrongUse(
+                f"--effort and --thinking are settings of a model behind an API; leave them out for {provider}."
+            )
         plan = Plan(
             op=contract.op,
             spec=str(contract.folder.resolve()),

@@ -15,6 +15,7 @@ from nkismith.agent.commands.options import (
     SpecDir,
     Target,
     WrongUse,
+    check_folder,
     check_machine,
     emit,
     op_spec,
@@ -57,7 +58,7 @@ def check(
         emit(verdict)
     else:
         tell(verdict, file)
-    return exit_code(verdict)
+    return 0 if verdict.accepted else exit_code(verdict.reason)
 
 
 def profile(
@@ -103,9 +104,8 @@ def profile(
                 }
             )
         else:
-            where = f"{file}:{failure.line}" if failure.line else str(file)
-            print(f"{where}: not a legal kernel [{failure.rule or failure.reason}] {failure}. {failure.fix}")
-        return 1
+            _refusal(file, "refused", failure)
+        return exit_code(failure.reason)
     if timeline is not None:
         _draw(source, contract, chosen, target, sdk, lnc, timeline)
     if json:
@@ -125,6 +125,9 @@ def profile(
         print(f"- {line}")
     for use in measured.by_line[:8]:
         print(f"{use.busy_us:10.1f} µs  {file}:{use.line}  {use.opcode}")
+    if timeline is not None:
+        opener = " (open it in https://ui.perfetto.dev)" if timeline.suffix == ".json" else ""
+        print(f"timeline  {timeline}{opener}")
     return 0
 
 
@@ -156,6 +159,7 @@ def accept(
 
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
+    check_folder("--out", out)
     verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
     path = score = None
     if verdict.accepted:
@@ -177,18 +181,18 @@ def accept(
             print(f"{score.killed} of {len(score.outcomes) - score.excluded} mutants killed ({100 * score.rate:.1f} %)")
         if path:
             print(f"stored  {path}")
-    return exit_code(verdict)
+    return 0 if verdict.accepted else exit_code(verdict.reason)
 
 
-def exit_code(verdict: Any) -> int:
-    """1 for a kernel that is wrong, 2 for a file that is no kernel at all."""
-    if verdict.accepted:
-        return 0
-    return 2 if verdict.reason in ("parse", "no_entry") else 1
+def exit_code(reason: Any) -> int:
+    """Of a refusal: 1 for a kernel that is wrong, 2 for a file that is no kernel at all."""
+    return 2 if reason in ("parse", "no_entry") else 1
 
 
 def tell(verdict: Any, file: Path) -> None:
-    """A verdict for a person: what, where, how to fix. A file that is no kernel at all is wrong use, on one line."""
+    """A verdict for a person: what, where, how to fix."""
+    for warning in verdict.warnings:
+        print(f"warning: {warning}")
     if verdict.accepted:
         cases = f" in {len(verdict.cases)} cases" if verdict.cases else ""
         print(f"{file}: verified{cases}; isolation: {verdict.isolation.split(' (')[0]}")
@@ -199,14 +203,19 @@ def tell(verdict: Any, file: Path) -> None:
                 f"floor {measured.floor_us:.1f} µs, set by {measured.bound}"
             )
         return
-    where = f"{file}:{verdict.line}" if verdict.line else str(file)
-    if exit_code(verdict) == 2:
-        raise WrongUse(f"{where}: {verdict.message}. Fix: {verdict.fix}.")
-    print(f"{where}: refused at {verdict.stage} [{verdict.rule or verdict.reason}] {verdict.message}")
-    if verdict.case:
-        print(f"smallest failing case: {verdict.case}")
-    if verdict.fix:
-        print(f"fix: {verdict.fix}")
+    _refusal(file, f"refused at {verdict.stage}", verdict)
+
+
+def _refusal(file: Path, how: str, found: Any) -> None:
+    """What was refused, and how to fix it. A file that is no kernel at all is wrong use, on one line of stderr."""
+    where = f"{file}:{found.line}" if found.line else str(file)
+    if exit_code(found.reason) == 2:
+        raise WrongUse(f"{where}: {found.message}. Fix: {found.fix}.")
+    print(f"{where}: {how} [{found.rule or found.reason}] {found.message}")
+    if case := getattr(found, "case", None):  # a profile has one case, which the user chose
+        print(f"smallest failing case: {case}")
+    if found.fix:
+        print(f"fix: {found.fix}")
 
 
 def _draw(source: str, contract: Any, case: Any, target: str, sdk: str, lnc: int, path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
 
-from nkismith.agent.commands.options import Json, emit
+from nkismith.agent.commands.options import Json, WrongUse, emit
+
+_QUIET_S = 30.0  # how long a clip may take without a word where there is no bar
 
 
 def register(app: typer.Typer) -> None:
@@ -101,9 +104,9 @@ def generate(
     out: Annotated[Path, typer.Option(help="Video file to write (.mp4).")],
     preset: Annotated[str, typer.Option(help="Sizes of the model: tiny, tiny8, small or wan-1.3b.")] = "tiny",
     weights: Annotated[Path | None, typer.Option(help="Folder of published weights (default: random ones).")] = None,
-    prompt: Annotated[str | None, typer.Option(help="What to show; needs the text encoder.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="What to show; means something with --weights only.")] = None,
     frames: Annotated[int, typer.Option(help="Latent frames, a multiple of 3 from 15 on; 4 video frames each.")] = 42,
-    seed: Annotated[int, typer.Option(help="Seed of the noise, and of random weights.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the noise, and of random weights.", min=0, max=2**63 - 1)] = 0,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16 (default: the preset's).")] = None,
     backend: Annotated[str, typer.Option(help="torch, or sim: accepted kernels on the simulator.")] = "torch",
     fallback: Annotated[
@@ -127,29 +130,31 @@ def generate(
     from nkismith.pipeline.events import Done, FramesReady, WindowStarted
     from nkismith.pipeline.video import Mp4Writer
 
+    if kernels is not None and not kernels.is_dir():
+        raise WrongUse(f"--kernels {kernels} is no folder. Name one that `nkismith accept --out` wrote.")
     config = Config.preset(preset, **({"dtype": dtype} if dtype else {}))
-    models = Weights.load(weights, config) if weights else Weights.random(config, seed)
-    generation = start(
-        config,
-        models,
-        prompt=prompt,
-        prompt_embeds=None if prompt is not None else _embeds(config, seed),
-        frames=frames,
-        seed=seed,
-        backend=backend,
-        kernel_root=kernels,
-        allow_fallback=fallback,
-    )
     done: Done | None = None
     console = Console(stderr=True, quiet=json)
-    with Mp4Writer(out) as video, _Progress(console, preset) as progress:
-        for event in generation:
-            if isinstance(event, WindowStarted):
-                progress.window(event.window, event.total, event.phase)
-            elif isinstance(event, FramesReady):
-                video.add(event.pixels)
-            elif isinstance(event, Done):
-                done = event
+    with Mp4Writer(out) as video:  # first of all: a path that cannot be written must not cost the time of a clip
+        generation = start(
+            config,
+            Weights.load(weights, config) if weights else Weights.random(config, seed),
+            prompt=prompt,
+            prompt_embeds=None if prompt is not None else _embeds(config, seed),
+            frames=frames,
+            seed=seed,
+            backend=backend,
+            kernel_root=kernels,
+            allow_fallback=fallback,
+        )
+        with _Progress(console, preset) as progress:
+            for event in generation:
+                if isinstance(event, WindowStarted):
+                    progress.window(event.window, event.total, event.phase)
+                elif isinstance(event, FramesReady):
+                    video.add(event.pixels)
+                elif isinstance(event, Done):
+                    done = event
     assert done is not None  # a failed run raises instead
     if json:
         emit({"path": out, "frames": done.frames, "seconds": done.seconds, "fps": done.fps, "seed": seed,
@@ -161,6 +166,8 @@ def generate(
             print(f"on the simulator: {simulated}")
         if done.fallbacks:
             print(f"fell back to PyTorch, having no accepted kernel: {', '.join(done.fallbacks)}")
+        if not weights:
+            print("The weights are random, so the clip shows colours, whatever the prompt. --weights names real ones.")
     return 0
 
 
@@ -172,14 +179,15 @@ def _embeds(config: Any, seed: int) -> Any:
 
 
 class _Progress:
-    """One bar over the windows of a clip."""
+    """How far a clip is: one bar on a terminal; elsewhere, such as in a log, a line every half minute."""
 
     def __init__(self, console: Any, what: str):
         from rich.progress import Progress
 
-        self._what = what
-        self._bar = Progress(console=console, transient=True)
+        self._what, self._console = what, console
+        self._bar = Progress(console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task(what, total=None)
+        self._said = monotonic()
 
     def __enter__(self) -> _Progress:
         self._bar.start()
@@ -190,3 +198,6 @@ class _Progress:
 
     def window(self, number: int, total: int | None, phase: str) -> None:
         self._bar.update(self._task, completed=number, total=total, description=f"{self._what}, {phase}")
+        if not self._console.is_terminal and monotonic() - self._said > _QUIET_S:
+            self._said = monotonic()
+            self._console.print(f"{self._what}: window {number + 1} of {total or 'an open clip'}, {phase}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, is_dataclass
 from enum import Enum
@@ -35,6 +36,10 @@ def op_spec(op: str | None, folder: Path | None) -> OpSpec:
 
     if op is None and folder is None:
         raise WrongUse("Which op? Name a bundled one (see `nkismith kernels`) or give --spec DIR.")
+    if folder is not None and folder.is_file():
+        raise WrongUse(f"--spec {folder} is a file. Give the folder that holds spec.yaml and reference.py.")
+    if folder is not None and not folder.exists() and str(folder) not in specs.names():
+        raise WrongUse(f"--spec {folder}: no such folder. `nkismith new NAME` makes one to start from.")
     spec = specs.load(folder if folder is not None else op or "")
     if op is not None and folder is not None and op != spec.op:
         raise WrongUse(f"{folder} is the spec of {spec.op}, not of {op}. Leave one of the two out.")
@@ -62,6 +67,15 @@ def source_of(path: Path) -> str:
         raise WrongUse(f"{path} is a folder. Give the kernel's .py file.") from None
     except OSError as error:
         raise WrongUse(f"{path}: {error.strerror}. Give the path of the kernel's .py file.") from None
+
+
+def check_folder(option: str, folder: Path | None) -> None:
+    """Refuse a folder that could not be made or written, before work is done whose results are to go there."""
+    if folder is None:
+        return
+    home = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        raise WrongUse(f"{option} {folder}: {home} is no folder that can be written. Name another.")
 
 
 def plain(value: Any) -> Any:

@@ -53,12 +53,19 @@ def mutate(
     nkismith mutate rope_3d
     nkismith mutate kernel.py --op rope_3d --json
     """
+    from nkismith.verify.mutation import NotRight
+
     check_machine(target, sdk)
-    if Path(what).is_file():
-        contract, source = op_spec(op, spec), source_of(Path(what))
+    file = Path(what)
+    if file.suffix == ".py" or file.is_file():  # no op has such a name, so a missing file is not taken for one
+        contract, source = op_spec(op, spec), source_of(file)
     else:
         contract, source, sdk = _accepted(what, op, spec, target, lnc, root)
-    score = scored(source, contract, target=target, sdk=sdk, lnc=lnc)
+    try:
+        score = scored(source, contract, target=target, sdk=sdk, lnc=lnc)
+    except NotRight as refused:
+        print(refused)
+        return 1
     if json:
         emit(score)
     else:

@@ -49,9 +49,22 @@ def nkismith(data, tmp_path, monkeypatch, capsys):
         (["generate", "--out", "no/such/folder/x.mp4", "--frames", "15"], "no/such/folder"),
         (["generate", "--out", "x.mp4", "--frames", "16"], "multiple"),
         (["generate", "--out", "x.mp4", "--preset", "tinny"], "tiny"),
+        (["generate", "--out", "x.avi"], "x.avi: the video is an MP4 file"),
+        (["generate", "--out", "folder"], "folder is a folder"),
+        (["generate", "--out", "/proc/x.mp4"], "/proc/x.mp4 cannot be written"),
+        (["generate", "--out", "x.mp4", "--seed", "99999999999999999999999"], "'--seed'"),
+        (["generate", "--out", "x.mp4", "--kernels", "nowhere"], "--kernels nowhere is no folder"),
+        (["profile", "torn.py", "--op", "rope_3d"], "torn.py:1: syntax error"),
+        (["accept", "torn.py", "--op", "rope_3d", "--out", "kernel.py/x"], "--out kernel.py/x: "),
+        (["mutate", "missing.py", "--op", "rope_3d"], "missing.py: No such file"),
+        (["check", "kernel.py", "--spec", "nowhere"], "--spec nowhere: no such folder"),
+        (["check", "kernel.py", "--spec", "broken/spec.yaml"], "Give the folder that holds spec.yaml"),
+        (["draft", "rope_3d", "--provider", "handoff", "--step", "--effort", "huge"], "--effort"),
+        (["draft", "rope_3d", "--provider", "handoff", "--step", "--out", "kernel.py"], "--out kernel.py: "),
         (["new", "Not A Name"], "cannot name an op"),
-        (["kernals"], "kernals"),
+        (["kernals"], "Did you mean 'kernels'? See `nkismith --help`."),
         (["draft", "--beam", "many"], "beam"),
+        (["draft", "--beam", "0"], "equal to 1. See `nkismith draft --help`."),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(words, said, nkismith, tmp_path, op_dir, monkeypatch):
@@ -69,6 +82,21 @@ def test_wrong_use_is_one_line_and_exit_code_2(words, said, nkismith, tmp_path, 
     assert err.count("\n") == 1 and err.startswith("nkismith: ") and "Traceback" not in err
     assert said in err
     assert not list(tmp_path.glob("*.mp4")) and not list((tmp_path / "data").glob("runs/*"))
+
+
+def test_without_words_the_whole_help_is_shown_and_the_version_on_request(nkismith):
+    code, out, err = nkismith()
+    assert code == 0 and not err and re.search(r"^  check  +Verdict", out, re.M) and "--version" in out
+    code, out, _ = nkismith("--version")
+    assert code == 0 and re.fullmatch(r"nkismith \d+\.\d+\S*\n", out)
+
+
+def test_a_refused_kernel_is_exit_code_1_whoever_asks(nkismith, tmp_path):
+    (tmp_path / "kernel.py").write_text("import os\nimport nki\n@nki.jit\ndef rope_3d(x, cos, sin):\n    return x\n")
+    for command in ("check", "profile", "accept", "mutate"):
+        code, out, err = nkismith(command, "kernel.py", "--op", "rope_3d")
+        assert code == 1 and not err and re.search(r"import.*\bos\b", out), command
+        assert command == "mutate" or out.startswith("kernel.py:1: refused"), command
 
 
 def test_a_missing_key_names_the_variable(nkismith, monkeypatch, tmp_path):

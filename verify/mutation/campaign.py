@@ -71,8 +71,9 @@ def mutate(
     try:
         subject = prepare(request, spec, seed)
     except Failure as failure:
+        what = str(failure).rstrip(".")
         raise NotRight(
-            f"The kernel of {spec.op} is refused as it is [{failure.reason}]: {failure}. See `nkismith check`."
+            f"The kernel of {spec.op} is refused as it is [{failure.reason}]: {what}. See `nkismith check`."
         ) from failure
     salt = hashlib.sha256(source.encode()).hexdigest()
     scenes = sorted(subject.scenes.values(), key=lambda s: sum(map(len, s.sites.values())), reverse=True)

@@ -143,7 +143,7 @@ def _error(error: BaseException, kind: str) -> list[Any]:
     if isinstance(error, LegalityError):
         return ["legality", error.rule, _words(error.what), _words(error.fix), error.line or line]
     if isinstance(error, UnsupportedInstruction):
-        return ["unsupported", "unsupported_instruction", _words(error), "", line]
+        return ["unsupported", "unsupported_instruction", _words(error.what), "", error.line or line]
     if isinstance(error, ForeignAttribute):
         return ["access", "attribute", _words(error), "use documented attributes, or objects of your own classes", line]
     return [kind, type(error).__name__, _words(f"{type(error).__name__}: {error}"), "", line]

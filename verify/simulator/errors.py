@@ -38,8 +38,8 @@ class LegalityError(NkiValidationError):
 
     def __str__(self) -> str:
         where = "" if self.line is None else f"{self.file or 'kernel'}:{self.line}: "
-        fix = f" Fix: {self.fix}" if self.fix else ""
-        return f"{where}[{self.rule}] {self.what}{fix}"
+        fix = f". Fix: {self.fix}" if self.fix else ""
+        return f"{where}[{self.rule}] {self.what.rstrip('.') if fix else self.what}{fix}"
 
 
 class CallError(LegalityError, TypeError):
@@ -47,15 +47,21 @@ class CallError(LegalityError, TypeError):
 
 
 class UnsupportedInstruction(NkiValidationError, AttributeError):
-    """The kernel uses a name that the definition table does not hold."""
+    """The kernel uses a name that the definition table does not hold.
+
+    Attributes: name, line (1-based line in the kernel's file, or None), why (what is known of the name), what (both).
+    """
 
     def __init__(self, name: str, line: int | None = None, why: str = "") -> None:
         super().__init__(name, line, why)
         self.name, self.line, self.why = name, line, why  # after: AttributeError has a `name` of its own
 
+    @property
+    def what(self) -> str:
+        return f"{self.name} is not supported by this simulator{': ' + self.why if self.why else '.'}"
+
     def __str__(self) -> str:
-        where = "" if self.line is None else f"line {self.line}: "
-        return f"{where}{self.name} is not supported by this simulator{': ' + self.why if self.why else '.'}"
+        return self.what if self.line is None else f"line {self.line}: {self.what}"
 
 
 class ForeignAttribute(NkiValidationError):

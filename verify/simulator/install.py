@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib.util
 import inspect
@@ -101,7 +102,11 @@ class _Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
-        raise UnsupportedInstruction(full, why=str(releases.absent(full, _asked[0]) or ""))
+        raise UnsupportedInstruction(full, why=str(releases.absent(full, _asked[0]) or self._near(name)))
+
+    def _near(self, name: str) -> str:
+        near = difflib.get_close_matches(name, [n for n in vars(self) if not n.startswith("_")])
+        return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def modules(sdk: str = releases.NEWEST) -> dict[str, ModuleType]:

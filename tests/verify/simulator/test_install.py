@@ -85,6 +85,14 @@ class TestNames:
             fresh("nki.isa").tensor_magic  # noqa: B018
         assert not hasattr(fresh("nki.isa"), "__wrapped__")  # what inspect asks every module for
 
+    def test_a_misspelt_name_is_answered_with_near_ones(self):
+        with pytest.raises(UnsupportedInstruction, match=r"nki\.language\.rsqr .*: did you mean rsqrt"):
+            fresh("nki.language").rsqr  # noqa: B018
+
+    def test_a_refusal_reads_as_two_sentences(self):
+        refusal = LegalityError("partition_limit", "dst has 200 partitions, at most 128", "tile dimension 0", 7, "k.py")
+        assert str(refusal) == "k.py:7: [partition_limit] dst has 200 partitions, at most 128. Fix: tile dimension 0"
+
     def test_parameters_by_release(self):
         def kernel(x):
             nisa.topk(*tiles(x), n=8, sorted=True)
