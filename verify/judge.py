@@ -119,8 +119,7 @@ def profile(
 
 
 def read(source_or_path: str | Path) -> str:
-    """The text of a draft, byte for byte: line ends stay as they are, and a file that is not UTF-8 keeps its odd bytes as
-    lone surrogates, for lint to refuse."""
+    """The text of a draft, byte for byte: line ends stay, and what is not UTF-8 becomes lone surrogates for lint."""
     if isinstance(source_or_path, Path):
         return source_or_path.read_bytes().decode("utf-8", errors="surrogateescape")
     return source_or_path

@@ -72,3 +72,45 @@ def test_a_loop_that_overwrites_what_its_next_pass_reads_is_a_clash():
     with pytest.raises(LegalityError) as caught:
         nki.simulate(kernel)(np.zeros((32, 8), np.float32))
     assert caught.value.rule == "address_clash"
+
+
+def returned(first, second):
+    """Write one tensor of HBM, write another, return the first."""
+
+    @nki.jit
+    def kernel(x):
+        a = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm, address=first)
+        b = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm, address=second)
+        nisa.dma_copy(a, x)
+        nisa.dma_copy(b, x)
+        return a
+
+    return nki.simulate(kernel)(np.ones((4, 8), np.float32))
+
+
+def test_a_result_that_another_tensor_of_hbm_has_overwritten_is_a_clash():
+    assert returned((0,), (128,)).max() == 1.0
+    with pytest.raises(LegalityError) as caught:
+        returned((0,), (124,))
+    assert caught.value.rule == "address_clash" and caught.value.line
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_only_what_is_written_again_counts_as_written_again(step):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        a = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+        b = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+        nisa.memset(a, 1.0)
+        nisa.memset(b, 2.0)
+        nisa.memset(a[:, 0:8:step], 3.0)
+        nisa.dma_copy(out, a)
+        return out
+
+    x = np.zeros((32, 8), np.float32)
+    if step == 1:
+        assert nki.simulate(kernel)(x).min() == 3.0
+    else:
+        with pytest.raises(LegalityError, match="address_clash"):
+            nki.simulate(kernel)(x)

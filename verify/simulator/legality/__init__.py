@@ -17,5 +17,5 @@ def check(trace: Trace) -> None:
     for program in trace.programs:
         for instr in walk(program.body):
             check_instruction(instr, trace.buffers, machine, trace.lnc, trace.files)
-        check_addresses(trace.buffers, program, machine)
+        check_addresses(trace.buffers, program, machine, trace.outputs)
     allocate(trace)

@@ -1,7 +1,8 @@
 """Author-given addresses: alignment, reach, and tiles that overwrite each other's live data.
 
 An automatic tile gets a legal place from the allocator. With `address=(partition, byte)` the author must keep the
-rules. Two tiles may share bytes one after the other; reading a tile after another has written over it is a clash.
+rules. Two tiles, or two tensors in HBM, may share bytes one after the other; reading one after another has written over
+it is a clash, and what the kernel returns is read at its end.
 Source: nki-migration (PSUM starts on a bank), trainium2_arch (start partitions), nki.language.ndarray.
 """
 
@@ -28,27 +29,36 @@ class _Tile:
     lost: list[tuple[Box, Instr]]
 
 
-def check_addresses(buffers: tuple[Buffer, ...], program: Program, target: Target) -> None:
+def check_addresses(
+    buffers: tuple[Buffer, ...], program: Program, target: Target, outputs: tuple[Operand, ...] = ()
+) -> None:
     """Check the fixed addresses of one core. Raises LegalityError."""
     tiles = {}
     for buffer in buffers:
-        if buffer.address is None or buffer.space == "hbm" or buffer.core != program.core:
+        if buffer.address is None or buffer.core not in (-1, program.core):
             continue
         _check_place(buffer, target)
         tiles[buffer.id] = _Tile(buffer, _box(buffer), [])
     if len(tiles) > 1:
-        _check_clashes(tiles, program)
+        _check_clashes(tiles, program, outputs)
 
 
 def _box(buffer: Buffer) -> Box:
     assert buffer.address is not None
+    if buffer.space == "hbm":
+        (offset,) = buffer.address
+        return (0, 1, offset, offset + buffer.free * ITEMSIZE[buffer.dtype])
     start, offset = buffer.address
     return (start, start + buffer.shape[0], offset, offset + buffer.free * ITEMSIZE[buffer.dtype])
 
 
 def _check_place(buffer: Buffer, target: Target) -> None:
-    if buffer.address is None or len(buffer.address) != 2:
-        raise _refuse("address", buffer, f"address {buffer.address}", "give (start partition, byte offset)")
+    if buffer.address is None or len(buffer.address) != (1 if buffer.space == "hbm" else 2):
+        raise _refuse(
+            "address", buffer, f"address {buffer.address}", "give (start partition, byte offset), or (offset,)"
+        )
+    if buffer.space == "hbm":
+        return
     start, end, low, high = _box(buffer)
     size = PSUM_BYTES if buffer.space == "psum" else target.sbuf_usable_bytes
     if end > PARTITIONS or high > size:
@@ -64,7 +74,7 @@ def _check_place(buffer: Buffer, target: Target) -> None:
         raise _refuse("psum_bank", buffer, f"starts at byte {low}", f"start at a multiple of {PSUM_BANK_BYTES}")
 
 
-def _check_clashes(tiles: dict[int, _Tile], program: Program) -> None:
+def _check_clashes(tiles: dict[int, _Tile], program: Program, outputs: tuple[Operand, ...]) -> None:
     sharing: dict[int, list[_Tile]] = {}
     for id_, tile in tiles.items():
         others = [
@@ -87,6 +97,9 @@ def _check_clashes(tiles: dict[int, _Tile], program: Program) -> None:
             written = instr.operands.get(name)
             if written is not None and written.buffer in sharing:
                 _note_write(tiles[written.buffer], sharing[written.buffer], written, instr)
+    for operand in outputs:
+        if operand.buffer in sharing:
+            _check_read(tiles[operand.buffer], operand, None)
 
 
 def _unrolled(body: list[Node]) -> Iterator[Instr]:
@@ -109,25 +122,27 @@ def _region(tile: _Tile, operand: Operand) -> Box:
         low, high = 0, tile.buffer.free * ITEMSIZE[tile.buffer.dtype] // size - 1
     start, _, offset, _ = tile.box
     first = start + operand.start
-    return (first, first + operand.partitions, offset + low * size, offset + (high + 1) * size)
+    return (first, first + (operand.partitions or 1), offset + low * size, offset + (high + 1) * size)
 
 
-def _check_read(tile: _Tile, operand: Operand, instr: Instr) -> None:
+def _check_read(tile: _Tile, operand: Operand, instr: Instr | None) -> None:
+    """`instr` is None for the end of the kernel, which returns the tensor."""
     region = _region(tile, operand)
     for lost, writer in tile.lost:
         if _meet(lost, region):
             raise LegalityError(
                 "address_clash",
-                f"{instr.op} reads tile {tile.buffer.name!r} (line {tile.buffer.line}) where line {writer.line} has "
-                "written another tile that was given the same address",
+                f"{instr.op if instr else 'the caller'} reads {tile.buffer.name!r} (line {tile.buffer.line}) where line "
+                f"{writer.line} has written another tile that was given the same address",
                 "move one of the tiles, or read before the other is written",
-                instr.line,
+                instr.line if instr else writer.line,
             )
 
 
 def _note_write(tile: _Tile, others: list[_Tile], operand: Operand, instr: Instr) -> None:
     region = _region(tile, operand)
-    tile.lost = [(rest, by) for box, by in tile.lost for rest in _without(box, region)]
+    if operand.dynamic is None and operand.free * ITEMSIZE[operand.dtype] == region[3] - region[2]:  # nothing left out
+        tile.lost = [(rest, by) for box, by in tile.lost for rest in _without(box, region)]
     for other in others:
         common = _meet(other.box, region)
         if common:
