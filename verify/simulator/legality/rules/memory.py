@@ -148,11 +148,29 @@ RULES = (
     ),
     Rule(
         "psum_bank",
-        what=f"A PSUM tile with an address starts on a bank: a multiple of {PSUM_BANK_BYTES} bytes a partition.",
-        why="TensorE accumulates within banks.",
-        fix="Give bank * nl.tile_size.psum_bank_size, or leave the address out.",
-        source="nki-migration",
+        what=f"A PSUM tile with an address starts on a bank: a multiple of {PSUM_BANK_BYTES} bytes a partition. What "
+        "one instruction of TensorE writes lies in one bank on trn2.",
+        why="TensorE accumulates within banks; from trn3 on a product may span them.",
+        fix="Give bank * nl.tile_size.psum_bank_fmax_bytes, or leave the address out; split a product at the banks.",
+        source="nki-migration; trainium_inferentia2_arch",
         examples=(
+            Example(
+                """
+                  @nki.jit
+                  def kernel(a, b):
+                      y = nl.ndarray((32, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+                      wide = nl.ndarray((32, 1024), dtype=nl.float32, buffer=nl.psum)
+                -     product = wide[:, 256:768]
+                +     product = wide[:, 512:1024]
+                      nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(b))
+                      nl.store(y, nl.copy(product))
+                      return y
+                """,
+                given="a float32 (16, 32); b float32 (16, 512)",
+                gives="a.T @ b",
+                at="nc_matmul",
+                says="banks 0 to 1",
+            ),
             Example(
                 """
                   @nki.jit
