@@ -89,9 +89,12 @@ def run(out: Path | None, *, film: Callable[[Path, Path], Clips], console: Conso
     kernels = folder / "kernels"
     console.rule("1 of 2: three kernels, from spec to accepted")
     results = tuple(_op(op, folder, kernels, console) for op in OPS)
-    refused = [result.op for result in results if result.verdict != "accepted"]
+    refused = [result for result in results if result.verdict != "accepted"]
     if refused:
-        raise TourError(f"No kernel was accepted for {', '.join(refused)}; see {results[0].report} and its neighbours.")
+        raise TourError(
+            f"No kernel was accepted for {', '.join(result.op for result in refused)}. "
+            f"See {', '.join(result.report for result in refused)}."
+        )
     console.rule("2 of 2: a video on those kernels, against PyTorch")
     clips = film(kernels, folder / "video.mp4")
     tour = Tour(
@@ -124,6 +127,8 @@ def _op(op: str, folder: Path, kernels: Path, console: Console) -> OpResult:
     running = loop.begin(plan, root=folder)
     console.print(f"replies: {running.model.model}", style="dim", highlight=False)
     outcome = loop.watch(running, console)
+    if outcome.warnings:
+        console.print(f"note: {outcome.warnings[0]}; it is judged as it is", style="dim", highlight=False)
     return _op_result(op, str(production(spec)), running.model.model, running.store, outcome)
 
 
@@ -161,7 +166,9 @@ def _tell(tour: Tour, dtype: str, console: Console) -> None:
         f"{tour.relative_l2:.2e}, allowed {tour.limit:.0e}: {verdict}",
         highlight=False,
     )
-    for what, path in (("video", tour.video), *((op.op, op.kernel) for op in tour.ops), ("all of it", tour.folder)):
+    written = [("video", tour.video)]
+    written += [pair for op in tour.ops for pair in ((op.op, op.kernel), ("  its report", op.report))]
+    for what, path in (*written, ("all of it", tour.folder)):
         console.print(f"{what:18} {path}", highlight=False, soft_wrap=True)
     console.print(f"{tour.seconds:.0f} s. Next: nkismith draft rope_3d --provider handoff --step", highlight=False)
 

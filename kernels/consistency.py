@@ -39,7 +39,7 @@ def check_reference(path: Path, spec: OpSpec) -> None:
     if not path.is_file():
         raise ValueError(f"{path} is missing: it holds the PyTorch meaning, def {spec.op}({', '.join(spec.inputs)})")
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_text(encoding="utf-8"), path.name)
     except (SyntaxError, UnicodeDecodeError, ValueError) as wrong:
         raise ValueError(f"{path} is not Python: {wrong}") from None
     public = [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]

@@ -194,7 +194,8 @@ def load(name_or_dir: str | Path) -> OpSpec:
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
     except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise SpecError(f"{path}: not readable as YAML: {' '.join(str(wrong).split())}") from None
+        what = " ".join(str(wrong).replace('in "<unicode string>", ', "at ").split())
+        raise SpecError(f"{path}: not readable as YAML: {what}") from None
     if not isinstance(data, dict):
         raise SpecError(f"{path}: must be a mapping that starts with `op: NAME`")
     try:
@@ -229,16 +230,26 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _first_error(error: ValidationError) -> str:
-    """`inputs.x.shape: what (and 2 more)`. Of a union's complaints the last place is the useful one."""
-    first = error.errors()[0]
-    place = ".".join(str(p) for p in first["loc"] if not str(p).startswith(("function-", "tuple[", "constrained")))
+    """`inputs.x.shape: what (and 2 more)`. The branches of a union that fail at one place are one mistake."""
+    found: dict[str, Any] = {}
+    for one in error.errors():
+        found.setdefault(_place(one), one)
+    place, first = next(iter(found.items()))
     what = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         what = "is missing"
+    elif first["type"] == "literal_error":
+        what = f"{first['input']!r} is none of {first['ctx']['expected']}"
     elif first["type"] == "model_type":
         what = f"must be a mapping, as in {{key: value}}, not {first['input']!r}"
-    others = len(error.errors()) - 1
+    others = sum(not place.startswith(other) and not other.startswith(place) for other in found)
     return f"{place + ': ' if place else ''}{what}" + (f" (and {others} more)" if others else "")
+
+
+def _place(error: Any) -> str:
+    """The keys of the file that lead to a mistake, without pydantic's names of a union's branches."""
+    branch = ("function-", "tuple[", "constrained", "literal[", "Ulp", "ValidChoice", "Values")
+    return ".".join(str(part) for part in error["loc"] if not str(part).startswith(branch))
 
 
 def _bound_dims(spec: OpSpec, case: Case, where: str) -> dict[str, Any]:

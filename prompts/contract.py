@@ -9,6 +9,7 @@ from itertools import groupby
 from nkismith.kernels.schema import Input, Output, Ulp, ValidChoice, Values
 from nkismith.kernels.spec import Bound, Case, OpSpec
 from nkismith.verify.simulator.hardware import Target
+from nkismith.verify.timing.floor import floor, narrowest
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Contract:
     signature: str
 
 
-def describe(spec: OpSpec, machine: Target) -> Contract:
-    """The contract of `spec`, with its least work at the production shape on `machine`."""
+def describe(spec: OpSpec, machine: Target, lnc: int) -> Contract:
+    """The contract of `spec`, with its least work and its floor at the production shape on `lnc` cores of `machine`."""
     return Contract(
         op=spec.op,
         summary=spec.summary,
@@ -66,7 +67,7 @@ def describe(spec: OpSpec, machine: Target) -> Contract:
         control=tuple(spec.control),
         accumulate=spec.accumulate,
         cases=tuple(_cases(spec)),
-        work=_work(spec, machine),
+        work=_work(spec, machine, lnc),
         signature=f"def {spec.op}({', '.join(spec.inputs)}):",
     )
 
@@ -136,22 +137,22 @@ def production(spec: OpSpec) -> Case:
     return listed[0] if spec.cases("production") else listed[-1]
 
 
-def _work(spec: OpSpec, machine: Target) -> str:
+def _work(spec: OpSpec, machine: Target, lnc: int) -> str:
+    """The amounts, and the same floor that a profile and an optimisation prompt compare with."""
     case = production(spec)
     bound: Bound = spec.bind(case)
     work = bound.work
-    hbm_us = (work["hbm_read"] + work["hbm_write"]) / machine.hbm_gb_s / 1e3
-    parts = [
-        f"{_count(work['hbm_read'] / 1e6)} MB read from and {_count(work['hbm_write'] / 1e6)} MB written to HBM "
-        f"(at {machine.hbm_gb_s:g} GB/s a core: {hbm_us:.1f} µs)"
-    ]
+    parts = [f"{_count(work['hbm_read'] / 1e6)} MB read from and {_count(work['hbm_write'] / 1e6)} MB written to HBM"]
     if work.get("matmul"):
-        us = work["matmul"] / machine.tensor_tflops_bf16 / 1e6
-        parts.append(f"{_count(work['matmul'] / 1e9)} GFLOP of matmul (TensorE at bf16 peak: {us:.1f} µs)")
+        parts.append(f"{_count(work['matmul'] / 1e9)} GFLOP of matmul")
     for engine in ("vector", "scalar", "gpsimd"):
         if work.get(engine):
             parts.append(f"{_count(work[engine] / 1e6)} M element operations on {engine.capitalize()}E or the like")
-    return f"At {case}: " + "; ".join(parts) + "."
+    least = floor(work, machine, lnc, narrowest([tensor.dtype for tensor in bound.inputs.values()]))
+    return (
+        f"At {case}: {'; '.join(parts)}. At the best rates of {machine.name}, LNC {lnc}, that takes {least.us:,.1f} "
+        f"µs, set by {least.bound}: the floor."
+    )
 
 
 def _count(value: float) -> str:

@@ -123,7 +123,7 @@ class Measure:
 def first(spec: OpSpec, *, target: str, sdk: str, lnc: int, lessons: Sequence[str] = ()) -> Prompt:
     """The prompt of a first draft of `spec`."""
     machine = hardware.target(target)
-    contract = describe(spec, machine)
+    contract = describe(spec, machine, lnc)
     tags = kinds.tags(spec)
     names = kinds.instructions(tags, target)
     system = _render(
@@ -222,6 +222,6 @@ def _excerpt(source: str, line: int, around: int = 3) -> str:
     )
 
 
-def contract_of(spec: OpSpec, target: str) -> Contract:
+def contract_of(spec: OpSpec, target: str, lnc: int) -> Contract:
     """The spec as the prompt states it."""
-    return describe(spec, hardware.target(target))
+    return describe(spec, hardware.target(target), lnc)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
 from pathlib import Path
 
@@ -25,16 +26,27 @@ class UnknownCode(Exception):
 
 
 def explain(code: str) -> str:
-    """The Markdown of a reason code, a lint rule or a legality rule; of all that share the name. Raises UnknownCode."""
+    """The Markdown of a reason code, a lint rule or a legality rule; of all that share the name.
+
+    The name of an exception is explained as the reason `raised`. Raises UnknownCode.
+    """
     found = [_reason(Reason(code))] if code in EXPLANATIONS else []
     found += [_lint(LINT[code])] if code in LINT else []
     found += [_legality(LEGALITY[code])] if code in LEGALITY else []
+    if not found and _is_exception(code):  # a verdict names what a draft raised as the rule
+        found = [_reason(Reason.RAISED)]
     if not found:
-        known = [*Reason, *LINT, *LEGALITY]
-        near = difflib.get_close_matches(code, known, n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(dict.fromkeys(known))}."
+        near = difflib.get_close_matches(code, [*Reason, *LINT, *LEGALITY], n=3)
+        hint = (
+            f"Did you mean {' or '.join(near)}?" if near else f"Reasons are {', '.join(Reason)}; rules are below docs."
+        )
         raise UnknownCode(f"No reason, lint rule or legality rule is called {code!r}. {hint}")
     return "\n".join(found)
+
+
+def _is_exception(name: str) -> bool:
+    thing = getattr(builtins, name, None)
+    return isinstance(thing, type) and issubclass(thing, Exception)
 
 
 def pages() -> dict[str, str]:

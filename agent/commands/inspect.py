@@ -63,12 +63,12 @@ def show(
     from nkismith.prompts.render import contract_of
 
     contract = op_spec(op, spec)
+    check_machine(target, "2.33")
     if source:
-        check_machine(target, "2.33")
         print(registry.find(contract.folder, target=target, dtype=None, lnc=lnc).source, end="")
         return 0
-    described = contract_of(contract, contract.targets[0])
-    found = [kernel for kernel in registry.all() if kernel.op == contract.op]
+    described = contract_of(contract, target, lnc)
+    found = registry.of(contract)
     if json:
         emit({"contract": described, "kernels": [_kernel(kernel) for kernel in found]})
         return 0
@@ -79,7 +79,8 @@ def show(
     print("domain  " + "; ".join(f"{name} {text}" for name, text in described.dims))
     print(f"work    {described.work}")
     for case in described.cases:
-        print(f"case    {case.group}: {case.label}")
+        every = f"; in {case.dtypes}" if " and " in case.dtypes else ""
+        print(f"case    {case.group}: {case.label}{every}")
     for kernel in found:
         print(f"kernel  {kernel.path}  {kernel.scope}{_time(kernel)}")
         if kernel.stale:

@@ -180,6 +180,15 @@ def test_kernels_show_lessons_and_doctor_answer_in_json(nkismith):
     assert code in (0, 1) and findings["python"]["mark"] == "ok" and findings["data folder"]["mark"] == "ok"
 
 
+def test_show_lists_all_dtypes_of_a_case_and_the_kernels_of_an_own_op(nkismith, op_dir):
+    from nkismith.kernels import registry, spec
+
+    evidence = {"target": "trn2", "lnc": 1, "sdk": "2.33", "instructions": "", "profile": None}
+    path = registry.accept("import nki\n", spec.load(op_dir), evidence)
+    _, out, _ = nkismith("show", "--spec", str(op_dir))
+    assert str(path) in out and "; in bfloat16 and float32" in out
+
+
 def test_a_failure_of_ours_is_one_line_without_traceback(nkismith, monkeypatch):
     def broken():
         raise ZeroDivisionError("our own bug")

@@ -40,6 +40,10 @@ def test_the_tour_ends_with_kernels_a_video_and_a_table(tour, tmp_path):
     result, said = tour(replies={"rolling_attention": [kernel("bad mismatch"), kernel("ok 100", "scaled the scores")]})
     assert result.passed and [op.verdict for op in result.ops] == ["accepted"] * 3
     assert {op.op: op.attempts for op in result.ops}["rolling_attention"] == 2
+    assert (
+        "the prompt changed since this reply was recorded" in said
+    )  # the scripted ones were recorded for none of today's
+    assert "report.md" in said
     assert "y is off: mismatch" in said  # the wrong draft is explained on the way
     assert "scripted (recorded: a test)" in said and "modelled" in said and "relative L2 1.00e-06" in said
     assert str(tmp_path / "tour" / "video.mp4") in said

@@ -123,6 +123,12 @@ def test_a_folder_outside_the_checkout_is_a_spec(folder):
         ("cases.edge", [{"S": 1, "C": 4, "dtype": "float16"}], r"dtype float16 is not one of bfloat16, float32"),
         ("tolerance", {"factor": 2}, r"tolerance\.reason: is missing"),
         ("targets", ["trn9"], r"targets"),
+        ("outputs.y.match", "near", r"outputs\.y\.match: 'near' is none of 'close', 'exact' or 'valid_choice'$"),
+        (
+            "inputs.scale.values",
+            {"kind": "gauss"},
+            r"inputs\.scale\.values\.kind: 'gauss' is none of 'normal', .*'one_hot'$",
+        ),
     ],
 )
 def test_every_way_of_getting_a_spec_wrong_names_file_and_key(edit, path, value, message):
@@ -144,7 +150,15 @@ def test_what_is_not_a_yaml_mapping_is_one_line(folder, text):
     (folder / "spec.yaml").write_text(text)
     with pytest.raises(SpecError) as error:
         specs.load(folder)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and "<unicode" not in str(error.value)
+
+
+def test_a_line_that_is_no_yaml_is_named(folder):
+    path = folder / "spec.yaml"
+    path.write_text(path.read_text().replace("  S: ", "\tS: ", 1))
+    line = path.read_text().split("\tS: ")[0].count("\n") + 1
+    with pytest.raises(SpecError, match=rf"spec\.yaml: not readable as YAML: .* at line {line}, "):
+        specs.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +166,7 @@ def test_what_is_not_a_yaml_mapping_is_one_line(folder, text):
     [
         ("def other(x, scale): ...", "needs exactly one public function, row_scale; found other"),
         ("def row_scale(scale, x): ...", r"row_scale takes \(scale, x\), the inputs are \(x, scale\)"),
-        ("def row_scale(", "is not Python"),
+        ("def row_scale(", r"is not Python: .* \(reference\.py, line 1\)"),
     ],
 )
 def test_a_reference_must_have_the_specs_signature(folder, source, message):

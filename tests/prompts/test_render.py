@@ -8,7 +8,9 @@ import pytest
 from nkismith.kernels import scaffold, spec
 from nkismith.prompts import kinds, render
 from nkismith.prompts.render import Failure, HotLine, Measure, Prompt, Tried
+from nkismith.verify.simulator import hardware
 from nkismith.verify.simulator.instructions import TABLE
+from nkismith.verify.timing.floor import floor
 
 AWKWARD = """\
 op: ring_gather
@@ -76,6 +78,16 @@ def test_expressions_run_time_scalars_and_in_place_inputs_are_stated(awkward):
     ):
         assert said in task, said
     assert "scalar_load" in task and kinds.kind(awkward) == "gather"
+
+
+@pytest.mark.parametrize(("target", "lnc"), [("trn2", 1), ("trn2", 2), ("trn3", 1)])
+@pytest.mark.parametrize("name", ["rope_3d", "gelu_mlp"])
+def test_the_least_work_is_the_floor_that_profiles_are_compared_with(name, target, lnc):
+    op = spec.load(name)
+    work = op.bind(op.cases("production")[0]).work
+    us = floor(work, hardware.target(target), lnc, itemsize=2).us
+    task = render.first(op, target=target, sdk="2.33", lnc=lnc).task
+    assert f"{target}, LNC {lnc}, that takes {us:,.1f} µs" in task
 
 
 def test_the_system_part_states_the_hardware_of_the_target(awkward):

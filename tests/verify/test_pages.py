@@ -65,6 +65,12 @@ def test_a_name_that_is_both_reason_and_rule_is_explained_as_both():
     assert "[`step_budget`](../reasons/step_budget.md)" in both
 
 
+def test_what_a_draft_raised_is_explained_as_raised():
+    assert explain("TypeError") == explain("ZeroDivisionError") == explain("raised")
+    with pytest.raises(UnknownCode):
+        explain("print")
+
+
 def test_an_unknown_code_names_the_nearest():
     with pytest.raises(UnknownCode, match="partition_limit"):
         explain("partition_limits")
