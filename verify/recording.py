@@ -78,8 +78,8 @@ class Request:
 
 
 def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits | None = None) -> Recording:
-    """Record `bounds` twice and compare. Raises Failure with a record-stage reason."""
-    with tempfile.TemporaryDirectory() as elsewhere, ThreadPoolExecutor(2) as pool:
+    """Record `bounds` twice and compare. Raises Failure with a record-stage reason; SandboxError if it is our fault."""
+    with _elsewhere() as elsewhere, ThreadPoolExecutor(2) as pool:
         moved = Path(elsewhere) / secrets.token_hex(8)
         moved.symlink_to(SIMULATOR, target_is_directory=True)
         runs = [
@@ -103,6 +103,13 @@ def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits 
         )
     traces = tuple(_trace(item, request) for item in items)
     return Recording(traces, first.isolation)
+
+
+def _elsewhere() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise sandbox.SandboxError(f"no temporary folder: {error}") from error
 
 
 def _items(result: sandbox.ChildResult, count: int) -> list[Any]:

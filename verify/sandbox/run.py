@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -91,12 +91,14 @@ def run(
 
     Raises:
         IsolationUnavailable: `level` is not "auto" and was not reached. Nothing untrusted ran.
-        SandboxError: the child did not get as far as the lock: `entry` does not import, the interpreter does not start.
+        SandboxError: the child did not get as far as the lock: `entry` does not import, the interpreter does not start,
+            there is no room for its files. Or what ended it is out of a locked child's reach: somebody killed its
+            warden, or the machine was too busy to give it its CPU time.
     """
     limits = limits or Limits()
     exact = None if level == "auto" else Level(level)
     wanted = allowed_at(exact or Level.STRONG) & frozenset(map(Mechanism, mechanisms))
-    with ExitStack() as stack:
+    with _our_failure(), ExitStack() as stack:
         reply_read, reply_write = _pipe(stack)
         control_read, control_write = _pipe(stack)
         # A file, not a pipe: a child that never reads cannot block us, and nothing is left to write to.
@@ -131,6 +133,15 @@ def run(
         os.close(control_write)
         heard = _listen(process, reply_read, control_read, limits)
         return _result(heard, exact, limits, time.monotonic() - started)
+
+
+@contextmanager
+def _our_failure() -> Iterator[None]:
+    """What the system refuses while a child is set up or heard (no space, no process, no descriptor) is no draft's."""
+    try:
+        yield
+    except OSError as error:
+        raise SandboxError(f"no child could be run: {error}") from error
 
 
 def _interpreter() -> str:
@@ -225,8 +236,22 @@ def _result(heard: _Heard, exact: Level | None, limits: Limits, seconds: float) 
             f"isolation {exact} was asked for, this machine allows {isolation}. "
             "Take what there is with level='auto', or a kernel or container that permits user namespaces and Landlock."
         )
+    if isolation.level is not Level.WEAK:
+        _require_own_doing(heard, limits)
     exit_, reply, detail = _verdict(heard, limits)
     return ChildResult(exit_, reply, isolation, seconds, _printable(detail))
+
+
+def _require_own_doing(heard: _Heard, limits: Limits) -> None:
+    """Raise SandboxError for ends that a child cannot bring about once its system calls are filtered: it can neither
+    sleep nor signal anybody."""
+    if heard.stopped_for is Exit.TIMEOUT and limits.wall_seconds >= 2 * limits.cpu_seconds:
+        raise SandboxError(
+            f"the child ran for {limits.wall_seconds:g} s without getting {limits.cpu_seconds} s of CPU time: this "
+            "machine is too busy to judge; try again when it is not"
+        )
+    if heard.stopped_for is None and "ended" not in heard.reports:
+        raise SandboxError("the child's warden was killed: by the system's out-of-memory killer, or by hand")
 
 
 def _verdict(heard: _Heard, limits: Limits) -> tuple[Exit, bytes | None, str]:

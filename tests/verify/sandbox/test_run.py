@@ -1,5 +1,6 @@
 """What a child gets, what comes back, and every way it can end."""
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -198,3 +199,18 @@ def test_the_detail_cannot_drive_a_terminal():
     result = child(r"raise ValueError('\x1b[2J\r\n\u202e' + 'x' * 10**6)")
     assert result.detail.isprintable()
     assert len(result.detail) <= 500
+
+
+def test_a_machine_that_is_too_busy_is_no_fault_of_the_child():
+    waits = "import _thread; lock = _thread.allocate_lock(); lock.acquire(); lock.acquire()"  # uses no CPU time
+    with pytest.raises(SandboxError, match="too busy"):
+        child(waits, limits=Limits(cpu_seconds=1, wall_seconds=2))
+
+
+def test_no_room_for_a_child_is_no_fault_of_the_child(monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(SandboxError, match="No space left"):
+        child("out = 1")
