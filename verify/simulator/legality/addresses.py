@@ -130,10 +130,11 @@ def _check_read(tile: _Tile, operand: Operand, instr: Instr | None) -> None:
     region = _region(tile, operand)
     for lost, writer in tile.lost:
         if _meet(lost, region):
+            reader = instr.op if instr else "the caller"
             raise LegalityError(
                 "address_clash",
-                f"{instr.op if instr else 'the caller'} reads {tile.buffer.name!r} (line {tile.buffer.line}) where line "
-                f"{writer.line} has written another tile that was given the same address",
+                f"{reader} reads {tile.buffer.name!r} (line {tile.buffer.line}) where line {writer.line} has written "
+                "another tile that was given the same address",
                 "move one of the tiles, or read before the other is written",
                 instr.line if instr else writer.line,
             )

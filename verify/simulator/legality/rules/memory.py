@@ -306,7 +306,7 @@ RULES = (
                       nl.store(y, b)
                       return y
                 """,
-                says="tensor_tensor reads tile 't2' (line 4) where line 7 has written another tile that was "
+                says="tensor_tensor reads 't2' (line 4) where line 7 has written another tile that was "
                 "given the same address",
                 gives="x + 1",
                 at="tensor_tensor",
