@@ -72,6 +72,11 @@ class Machine:
 
     # -- control --------------------------------------------------------------------------------------------------
 
+    def run(self, body: list[Node]) -> None:
+        """Execute a body to its end."""
+        for _ in self.steps(body):
+            raise LegalityError("launch", "a cross-core wait outside a two-core launch", "launch with lnc=2")
+
     def steps(self, body: list[Node]) -> Iterator[object]:
         """Execute a body, yielding whenever a cross-core instruction has to wait."""
         for node in body:
