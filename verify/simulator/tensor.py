@@ -114,6 +114,8 @@ class NkiTensor(View):
                     terms.append((first, stride, extent - size + 1))
                 else:
                     first = _bound(first, dim)
+                    if first < 0 and first + size < 0:  # as the slice first : first + size
+                        first += extent
                     if not 0 <= first <= extent - size:
                         raise _out_of_range(slice(first, first + size), dim, shape)
                     if dim == self._locked and size != extent:

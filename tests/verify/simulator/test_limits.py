@@ -67,6 +67,8 @@ REFUSED = [
     ("index_bounds", lambda a: copied(a[:, nl.ds(number(0), -2)])),
     ("index_bounds", lambda a: copied(a[:, nl.ds(number(0), 9)])),
     ("index_bounds", lambda a: copied(a[:, nl.ds(0, 0)])),
+    ("index_bounds", lambda a: copied(a[:, nl.ds(-2, 2)])),  # a[:, -2:0]
+    ("index_bounds", lambda a: copied(a[:, nl.ds(7, 2)])),
     ("index_bounds", lambda a: copied(a[:, 4:4])),
     ("index_bounds", lambda a: copied(a[:, 6:2:-1])),
     ("index_bounds", lambda a: copied(a.slice(1, 3, 3))),
@@ -151,6 +153,11 @@ def while_counting_from(count):
 )
 def test_a_loop_may_have_no_iteration(build, runs):
     assert (run(build, A) == (7.0 if runs else A)).all()
+
+
+@pytest.mark.parametrize(("start", "size"), [(0, 8), (7, 1), (-3, 2), (-8, 7)])
+def test_a_window_from_a_known_start_is_the_slice(start, size):
+    assert np.array_equal(run(lambda a: copied(a[:, nl.ds(start, size)]), A), A[:, start : start + size])
 
 
 def test_a_run_time_index_steps_backwards_through_a_reversed_view():
