@@ -258,7 +258,7 @@ RULES = (
                       nl.store(y, tile)
                       return y
                 """,
-                says="more than the 1,000 instructions it may",
+                says="the kernel executes more than the 1,000",
                 gives="x + 3",
                 given="x float32 (4, 8); n int32 [[3]]",
                 at="nl.while_loop",
