@@ -16,6 +16,7 @@ _HOME = {
     "FramesReady": "events",
     "Generation": "generation",
     "InputError": "errors",
+    "KernelFailed": "errors",
     "KernelMissing": "errors",
     "PipelineError": "errors",
     "RankFailed": "errors",

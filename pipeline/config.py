@@ -95,10 +95,6 @@ class Config:
                 len(self.steps) < SPAN_BLOCKS,
                 f"{len(self.steps)} steps put as many blocks in flight, but the span is {SPAN_BLOCKS} with the first",
             ),
-            (
-                self.text_dim % self.text_heads == 0,
-                f"text_dim {self.text_dim} does not divide into text_heads {self.text_heads} heads",
-            ),
         )
         for holds, message in rules:
             if not holds:

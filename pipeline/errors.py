@@ -4,6 +4,7 @@ PipelineError
 ├── InputError      an argument, a size or a prompt the caller can correct
 ├── WeightsError    a file or a tensor that is missing, misshapen or of another model
 ├── KernelMissing   an op has no accepted kernel and the run does not allow a fallback
+├── KernelFailed    an accepted kernel is stale, or cannot be run at the sizes of this run
 └── RankFailed      another rank of a distributed run stopped
 
 Every message says what is wrong, where, and how to correct it, in one line or one list.
@@ -24,6 +25,10 @@ class WeightsError(PipelineError):
 
 class KernelMissing(PipelineError):
     """An op has no accepted kernel for this run, and falling back to PyTorch was not allowed."""
+
+
+class KernelFailed(PipelineError):
+    """An accepted kernel is stale, or cannot be recorded or run at the sizes of this run."""
 
 
 class RankFailed(PipelineError):

@@ -103,6 +103,10 @@ def still_block(config: Config, models: Weights, image: np.ndarray | Tensor) -> 
     """The first block of a video that stands still at an image."""
     if models.vae is None:
         raise InputError("a first image needs the VAE, which these weights do not hold")
+    if not isinstance(image, np.ndarray | Tensor):
+        raise InputError(
+            f"the first image is a {type(image).__name__}; nkismith.pipeline.video.read_image reads a file"
+        )
     pixels = torch.as_tensor(image)
     size = (8 * config.latent_height, 8 * config.latent_width, 3)
     if tuple(pixels.shape) != size or pixels.dtype != torch.uint8:

@@ -21,7 +21,8 @@ from nkismith.pipeline.schedule import Window
 
 Renoise = Callable[[int, int, int, tuple[int, int, int, int]], Tensor]
 """(window, block, step, shape) -> noise: `block` is the absolute number of the block, `step` the index of the
-denoising step it is brought back to, 1 to 4, `shape` [3 frames, channels, height, width]."""
+denoising step it is brought back to, 1 to 4, `shape` [3 frames, channels, height, width]. Noise of the whole window,
+as the original draws it, will do: the block's own frames of it are used."""
 
 
 class Noise:
@@ -62,16 +63,20 @@ class Noise:
 
         Raises: InputError if the caller's function gives another shape.
         """
+        begin = (block - window.first) * BLOCK_FRAMES
+        frames = BLOCK_FRAMES * len(window.levels)
         if self._renoise is None:
-            begin = (block - window.first) * BLOCK_FRAMES
             return self._draw(self._later, len(window.levels))[begin : begin + BLOCK_FRAMES]
         given = torch.as_tensor(self._renoise(window.index, block, step, self._shape))
-        if tuple(given.shape) not in (self._shape, (1, *self._shape)):
+        given = given[0] if given.ndim == 5 and len(given) == 1 else given
+        if tuple(given.shape) == (frames, *self._shape[1:]):
+            given = given[begin : begin + BLOCK_FRAMES]
+        if tuple(given.shape) != self._shape:
             raise InputError(
                 f"renoise(window={window.index}, block={block}, step={step}) gave {list(given.shape)}; "
-                f"expected {list(self._shape)}"
+                f"expected {list(self._shape)}, or {frames} frames: those of the window"
             )
-        return given.reshape(self._shape).to(self._dtype)
+        return given.to(self._dtype)
 
     def _draw(self, generator: torch.Generator, blocks: int = 1) -> Tensor:
         frames, *rest = self._shape

@@ -18,10 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nkismith import verify
-from nkismith.kernels.registry import NoKernel
+from nkismith.kernels.registry import NoKernel, RegistryError
 from nkismith.kernels.spec import UnknownOp
 from nkismith.pipeline.config import EPS
-from nkismith.pipeline.errors import InputError, KernelMissing
+from nkismith.pipeline.errors import InputError, KernelFailed, KernelMissing
+from nkismith.verify.sandbox import SandboxError
+from nkismith.verify.simulator.errors import NkiValidationError
 
 BACKENDS = ("torch", "sim")
 
@@ -203,7 +205,8 @@ class Ops:
             kernel_root: where they are kept; by default beside the bundled ops.
             allow_fallback: run ops without an accepted kernel on PyTorch, and say so in `fallbacks`.
 
-        Raises: InputError for an unknown op or backend; KernelMissing if an op has no accepted kernel.
+        Raises: InputError for an unknown op or backend; KernelMissing if an op has no accepted kernel, KernelFailed if
+            the one it has is stale.
         """
         wanted = backend_of_each_op(backend)
         self.backends: dict[str, str] = {}
@@ -237,10 +240,23 @@ def backend_of_each_op(backend: str | Mapping[str, str]) -> dict[str, str]:
 def simulated(op: str, *, dtype: str, target: str, lnc: int, root: Path | None) -> Callable[..., Any]:
     """An op's accepted kernel on the simulator, as a function of tensors like the one in this module.
 
-    Raises: KernelMissing if there is none for this dtype, target and LNC; StaleKernel if one changed since.
+    Raises: KernelMissing if there is none for this dtype, target and LNC; KernelFailed if one changed since, and from
+        the function if the kernel was not verified for the shapes, or cannot be recorded or run at them.
     """
     try:
         kernel = verify.load(op, target=target, dtype=dtype, lnc=lnc, root=root)
     except (NoKernel, UnknownOp) as error:
         raise KernelMissing(f"{op} has no kernel to simulate: {error} Or allow the run to fall back") from error
-    return lambda *arguments: kernel(*(argument.contiguous() for argument in arguments))
+    except RegistryError as error:
+        raise KernelFailed(f"{op} cannot be simulated: {error}") from error
+
+    def run(*arguments: Tensor) -> Any:
+        try:
+            return kernel(*(argument.contiguous() for argument in arguments))
+        except (RegistryError, SandboxError, NkiValidationError) as error:
+            shapes = ", ".join(str(list(argument.shape)) for argument in arguments)
+            raise KernelFailed(
+                f"the kernel of {op} cannot be run on {shapes}: {error} Run it on PyTorch, or choose another preset"
+            ) from error
+
+    return run

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nkismith.pipeline.config import Config
 from nkismith.pipeline.errors import InputError, WeightsError
-from nkismith.pipeline.weights import check_names, read_state_dict
+from nkismith.pipeline.weights import check_names, official_names, read_state_dict
 
 BUCKETS = 32
 """Distances the relative position bias tells apart, in both directions together."""
@@ -48,6 +48,9 @@ class TextSizes:
 
     @classmethod
     def of(cls, config: Config) -> TextSizes:
+        """Raises: InputError if the width does not divide into the heads; runs without text encoder need not care."""
+        if config.text_dim % config.text_heads:
+            raise InputError(f"text_dim {config.text_dim} does not divide into text_heads {config.text_heads} heads")
         return cls(
             vocab=config.text_vocab,
             dim=config.text_dim,
@@ -170,7 +173,10 @@ def load_text_encoder(
         the sizes are the tensors' own (those of UMT5-XXL if they are as wide), the dtype too, and the length 512.
     Raises: WeightsError naming every missing, unexpected or misshapen tensor, or that there is no tokenizer.
     """
-    tensors = dict(source) if isinstance(source, Mapping) else read_state_dict(source)
+    if isinstance(source, Mapping):
+        tensors = official_names(source, "the given text encoder")
+    else:
+        tensors = read_state_dict(source)
     what = "the text encoder" if isinstance(source, Mapping) else f"the text encoder in {source}"
     if isinstance(tokenizer, str | Path):
         tokenizer = _load_tokenizer(Path(tokenizer))

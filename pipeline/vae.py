@@ -32,7 +32,7 @@ from nkismith.pipeline.vae_layers import (
     Upsample,
     VaeState,
 )
-from nkismith.pipeline.weights import check_names, read_state_dict
+from nkismith.pipeline.weights import check_names, official_names, read_state_dict
 
 LATENT_MEAN = (
     *(-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508),
@@ -224,7 +224,7 @@ def load_vae(source: Mapping[str, Tensor] | str | Path, config: Config) -> Vae:
 
     Raises: WeightsError naming every missing, unexpected or misshapen tensor.
     """
-    tensors = dict(source) if isinstance(source, Mapping) else read_state_dict(source)
+    tensors = official_names(source, "the given VAE") if isinstance(source, Mapping) else read_state_dict(source)
     what = "the VAE" if isinstance(source, Mapping) else f"the VAE in {source}"
     translate = diffusers_name if any(name.startswith("post_quant_conv.") for name in tensors) else str
     with torch.device("meta"):

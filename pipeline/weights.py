@@ -15,20 +15,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from nkismith.pipeline.errors import WeightsError
 
-WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+PICKLE_SUFFIXES = (".pt", ".pth", ".bin")
+WEIGHT_SUFFIXES = (".safetensors", *PICKLE_SUFFIXES)
 INDEX_SUFFIX = ".safetensors.index.json"
 
 CHECKPOINT_MODELS = ("generator_ema", "generator")
 """State dicts a distilled checkpoint holds that can generate, the averaged one first."""
 
 FSDP_SEGMENT = "_fsdp_wrapped_module."
-WRAPPER_PREFIX = "model."
+WRAPPER_PREFIXES = ("model.", "text_encoder.")
+"""Attributes in which the original's wrappers keep the DiT and the VAE, and the text encoder."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """What a weight may be stored as. Eight-bit floats are missing on purpose: they need scales."""
@@ -62,17 +65,11 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
 
     Reads `.safetensors`, `.safetensors.index.json` with its shards, and `.pt` or `.pth` (tensors only:
     no code in a pickle is run). Of a distilled checkpoint the averaged generator is taken, else the
-    generator. The wrapper's `model.` and every `_fsdp_wrapped_module.` are removed from names.
+    generator. The wrapper's `model.` or `text_encoder.` and every `_fsdp_wrapped_module.` are removed from names.
 
     Raises: WeightsError in one line if the file is missing, truncated, no weight file, or holds something else.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise WeightsError(f"{path} is a folder; name a weight file in it ({', '.join(WEIGHT_SUFFIXES)})")
-    if not path.is_file():
-        raise WeightsError(f"{path} does not exist; check the path, or download the file again")
-    if path.stat().st_size == 0:
-        raise WeightsError(f"{path} is empty; download the file again")
+    path = _existing(Path(path))
     if path.name.endswith(INDEX_SUFFIX):
         return official_names(_read_shards(path), path)
     if path.suffix == ".safetensors":
@@ -82,6 +79,39 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     raise WeightsError(
         f"{path} is not a weight file by its name; expected one ending in {', '.join((*WEIGHT_SUFFIXES, INDEX_SUFFIX))}"
     )
+
+
+def read_tensor(path: str | Path, name: str) -> Tensor:
+    """Read one tensor: an array in `.npy`, a bare tensor in `.pt`, or of several by name the one called `name`.
+
+    Raises: WeightsError in one line if the file cannot be read or holds no such tensor.
+    """
+    path = _existing(Path(path))
+    if path.suffix == ".npy":
+        try:
+            return torch.from_numpy(np.load(path, allow_pickle=False))
+        except (ValueError, TypeError, EOFError, OSError) as error:
+            raise WeightsError(
+                f"{path} cannot be read as an array of numbers ({_first_words(error)}); save it as float32"
+            ) from error
+    if path.suffix in PICKLE_SUFFIXES:
+        content = _unpickled(path)
+        if isinstance(content, Tensor):
+            return content.detach()
+    tensors = read_state_dict(path)
+    if name not in tensors and len(tensors) != 1:
+        raise WeightsError(f"{path} holds no tensor named {name!r}, but {', '.join(sorted(tensors)[:5]) or 'nothing'}")
+    return tensors.get(name, next(iter(tensors.values())))
+
+
+def _existing(path: Path) -> Path:
+    if path.is_dir():
+        raise WeightsError(f"{path} is a folder; name a weight file in it ({', '.join(WEIGHT_SUFFIXES)})")
+    if not path.is_file():
+        raise WeightsError(f"{path} does not exist; check the path, or download the file again")
+    if path.stat().st_size == 0:
+        raise WeightsError(f"{path} is empty; download the file again")
+    return path
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -112,10 +142,10 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_pickled(path: Path) -> dict[str, Tensor]:
+def _unpickled(path: Path) -> Any:
     try:
         # Files from before PyTorch 1.6 are not zip archives and cannot be mapped.
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         # The cause advises to switch weights_only off, which would run whatever the file says.
         raise WeightsError(
@@ -124,6 +154,10 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise WeightsError(f"{path} cannot be read by torch.load ({_first_words(error)}); {_again(path)}") from error
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    content = _unpickled(path)
     if isinstance(content, Mapping):
         for model in CHECKPOINT_MODELS:
             if isinstance(content.get(model), Mapping):
@@ -148,7 +182,9 @@ def official_names(tensors: Mapping[str, Tensor], path: Path | str) -> dict[str,
     """
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        official = name.replace(FSDP_SEGMENT, "").removeprefix(WRAPPER_PREFIX)
+        official = name.replace(FSDP_SEGMENT, "")
+        for prefix in WRAPPER_PREFIXES:
+            official = official.removeprefix(prefix)
         if official in renamed:
             raise WeightsError(f"{path} holds {official} twice, with and without its wrapper; keep one of them")
         renamed[official] = tensor

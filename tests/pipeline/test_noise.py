@@ -54,5 +54,14 @@ def test_supplied_noise_comes_in_slices_and_renoising_from_the_caller():
 
 def test_renoising_of_another_shape_is_refused():
     noise = Noise(preset("tiny"), BLOCKS, 0, None, lambda window, block, step, shape: torch.zeros(15, 16, 6, 10))
-    with pytest.raises(InputError, match=r"renoise\(window=1, block=0, step=2\) gave \[15, 16, 6, 10\]"):
+    message = r"renoise\(window=1, block=0, step=2\) gave \[15, 16, 6, 10\]; expected \[3, 16, 6, 10\], or 6 frames"
+    with pytest.raises(InputError, match=message):
         noise.renoise(list(windows(BLOCKS, 5))[1], 0, 2)
+
+
+def test_of_noise_for_the_whole_window_the_frames_of_the_block_are_used():
+    drawn = torch.randn(1, 15, 16, 6, 10)
+    noise = Noise(preset("tiny"), BLOCKS, 0, None, lambda window, block, step, shape: drawn)
+    window = list(windows(BLOCKS, 5, given=2))[5]
+    assert window.first == 3
+    assert torch.equal(noise.renoise(window, 4, 4), drawn[0, 3:6])

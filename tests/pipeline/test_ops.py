@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from nkismith import verify
-from nkismith.kernels.registry import NoKernel
+from nkismith.kernels.registry import NoKernel, StaleKernel
 from nkismith.pipeline import ops
-from nkismith.pipeline.errors import InputError, KernelMissing
+from nkismith.pipeline.errors import InputError, KernelFailed, KernelMissing
+from nkismith.verify.accepted import WrongHere
+from nkismith.verify.sandbox import SandboxError
+from nkismith.verify.simulator.errors import LegalityError
 
 DRAW = torch.Generator().manual_seed(0)
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2}
@@ -193,3 +196,31 @@ def test_backends_can_be_mixed_and_that_is_no_fallback(one_accepted_kernel):
 def test_refuses_unknown_backends_and_ops(backend):
     with pytest.raises(InputError, match=r"no (backend|op) named"):
         ops.Ops(backend)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoKernel("not verified for S=4"),
+        WrongHere("kernel.py: [recording_limit] the child was killed"),
+        SandboxError("no namespace"),
+        LegalityError("bounds", "row 9 of 8"),
+    ],
+)
+def test_a_kernel_that_cannot_be_run_is_an_error_of_the_pipeline(error, monkeypatch):
+    def kernel(*_):
+        raise error
+
+    monkeypatch.setitem(vars(verify), "load", lambda *_, **__: kernel)
+    with pytest.raises(KernelFailed, match=r"rope_3d cannot be run on \[4, 2, 16\], \[2, 8\], \[2, 8\]: ") as caught:
+        ops.Ops("sim").rope_3d(randn(4, 2, 16), randn(2, 8), randn(2, 8))
+    assert str(error) in str(caught.value)
+
+
+def test_a_stale_kernel_is_refused_even_where_falling_back_is_allowed(monkeypatch):
+    def load(*_, **__):
+        raise StaleKernel("its source changed")
+
+    monkeypatch.setitem(vars(verify), "load", load)
+    with pytest.raises(KernelFailed, match="its source changed"):
+        ops.Ops("sim", allow_fallback=True)

@@ -135,6 +135,14 @@ def test_loads_every_layout_from_files(weights, tmp_path):
     save_file(tied, tmp_path / "tied.safetensors")
     for file in tmp_path.iterdir():
         assert torch.equal(load_text_encoder(file, tokenize)("a cat"), want), file.name
+    wrapped = {f"text_encoder.{name}": tensor for name, tensor in weights.items()}  # as the original's wrapper dumps it
+    assert torch.equal(load_text_encoder(wrapped, tokenize)("a cat"), want)
+
+
+def test_only_an_encoder_needs_a_width_that_divides_into_its_heads(weights):
+    config = Config.preset("tiny", text_dim=DIM, text_heads=DIM + 1)
+    with pytest.raises(InputError, match=f"text_dim {DIM} does not divide into text_heads {DIM + 1} heads"):
+        load_text_encoder(weights, tokenize, config)
 
 
 @pytest.mark.parametrize("rename", [str, hugging_face_name])

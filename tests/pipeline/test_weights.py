@@ -4,12 +4,13 @@ import json
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from nkismith.pipeline.errors import WeightsError
-from nkismith.pipeline.weights import PUBLISHED_FILES, check_names, find_files, read_state_dict
+from nkismith.pipeline.weights import PUBLISHED_FILES, check_names, find_files, read_state_dict, read_tensor
 
 TENSORS = {"blocks.0.weight": torch.arange(6.0).reshape(2, 3), "head.bias": torch.ones(4, dtype=torch.bfloat16)}
 
@@ -82,6 +83,37 @@ def test_wrapper_and_fsdp_segments_are_stripped_wherever_they_are(tmp_path):
     torch.save(wrapped | {"head.bias": torch.zeros(4)}, tmp_path / "b.pt")
     with pytest.raises(WeightsError, match=r"head\.bias twice"):
         read_state_dict(tmp_path / "b.pt")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "pt", "safetensors"])
+def test_one_tensor_is_read_from_what_it_may_have_been_dumped_to(tmp_path, suffix):
+    noise, path = torch.randn(1, 3, 2), tmp_path / f"dump.{suffix}"
+    if suffix == "npy":
+        np.save(path, noise.numpy())
+    elif suffix == "pt":
+        torch.save(noise, path)
+    else:
+        save_file({"x": noise}, path)  # the only one, so its name does not matter
+    assert torch.equal(read_tensor(path, "noise"), noise)
+
+
+def test_of_several_tensors_the_named_one_is_read_and_no_other(tmp_path):
+    path = tmp_path / "dump.pt"
+    torch.save({"noise": torch.ones(2), "latents": torch.zeros(2)}, path)
+    assert torch.equal(read_tensor(path, "noise"), torch.ones(2))
+    with pytest.raises(WeightsError, match="no tensor named 'prompt_embeds', but latents, noise"):
+        read_tensor(path, "prompt_embeds")
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", np.lib.format.MAGIC_PREFIX + b"\x01\x00"])
+def test_a_broken_array_is_refused(tmp_path, content):
+    path = tmp_path / "noise.npy"
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match=r"noise\.npy"):
+        read_tensor(path, "noise")
+    np.save(path, np.array([{}], dtype=object))  # a pickle, which could run code
+    with pytest.raises(WeightsError, match="array of numbers"):
+        read_tensor(path, "noise")
 
 
 def test_a_distilled_checkpoint_gives_the_averaged_generator(tmp_path):
