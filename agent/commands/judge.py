@@ -21,6 +21,7 @@ from nkismith.agent.commands.options import (
     op_spec,
     source_of,
 )
+from nkismith.agent.commands.progress import Progress
 
 File = Annotated[Path, typer.Argument(help="Kernel source, a Python file.")]
 
@@ -48,12 +49,10 @@ def check(
     nkismith check kernel.py --op rope_3d
     nkismith check kernel.py --op rope_3d --cases smoke --json
     """
-    from nkismith import verify
-
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
     chosen = _cases(contract, cases)
-    verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc, cases=chosen)
+    verdict = _verdict(source, contract, target=target, sdk=sdk, lnc=lnc, cases=chosen)
     if json:
         emit(verdict)
     else:
@@ -121,7 +120,7 @@ def profile(
         f"{measured.spill_bytes / 1e6:.2f} MB; a partition's peak: SBUF {measured.sbuf_peak_bytes / 1024:.1f} KiB, "
         f"PSUM {measured.psum_peak_bytes / 1024:.1f} KiB"
     )
-    for line in measured.diagnosis:
+    for line in measured.diagnosis[1:]:  # the first sums up what stands above
         print(f"- {line}")
     for use in measured.by_line[:8]:
         print(f"{use.busy_us:10.1f} µs  {file}:{use.line}  {use.opcode}")
@@ -153,14 +152,13 @@ def accept(
     nkismith accept kernel.py --op rope_3d
     nkismith accept kernel.py --op rope_3d --out accepted --no-mutants
     """
-    from nkismith import verify
     from nkismith.agent.commands.verify import scored
     from nkismith.agent.judge import Verifier, require_isolation
 
     contract, source = op_spec(op, spec), source_of(file)
     check_machine(target, sdk)
     check_folder("--out", out)
-    verdict = verify.check(source, contract, target=target, sdk=sdk, lnc=lnc)
+    verdict = _verdict(source, contract, target=target, sdk=sdk, lnc=lnc)
     path = score = None
     if verdict.accepted:
         plain = verdict.to_dict()
@@ -182,6 +180,13 @@ def accept(
         if path:
             print(f"stored  {path}")
     return 0 if verdict.accepted else exit_code(verdict.reason)
+
+
+def _verdict(source: str, contract: Any, **machine: Any) -> Any:
+    from nkismith import verify
+
+    with Progress(contract.op) as bar:
+        return verify.check(source, contract, **machine, progress=lambda stage, what: bar.at(f"{stage} {what}"))
 
 
 def exit_code(reason: Any) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import monotonic
 from typing import Annotated, Any
 
 import typer
 
 from nkismith.agent.commands.options import Json, WrongUse, emit
-
-_QUIET_S = 30.0  # how long a clip may take without a word where there is no bar
+from nkismith.agent.commands.progress import Progress
 
 
 def register(app: typer.Typer) -> None:
@@ -56,22 +54,22 @@ def _film(frames: int, console: Any, kernels: Path, video: Path) -> Any:
     config = Config.preset("tiny")
     weights, embeds = Weights.random(config), _embeds(config, 0)
 
-    def latents(bar: _Progress, **how: Any) -> Any:
+    def latents(bar: Progress, **how: Any) -> Any:
         import torch
 
         blocks = []
         for event in start(config, weights, prompt_embeds=embeds, frames=frames, **how):
             if isinstance(event, WindowStarted):
-                bar.window(event.window, event.total, event.phase)
+                bar.at(f"{event.phase}, window", event.window, event.total)
             elif isinstance(event, BlockReady):
                 blocks.append(event.latents.float())
             elif isinstance(event, FramesReady):
                 writer.add(event.pixels)
         return torch.cat(blocks)
 
-    with _Progress(console, "on simulated kernels") as bar, Mp4Writer(video) as writer:
+    with Progress("on simulated kernels", console) as bar, Mp4Writer(video) as writer:
         simulated = latents(bar, backend=dict.fromkeys(OPS, "sim"), kernel_root=kernels)
-    with _Progress(console, "on PyTorch") as bar:
+    with Progress("on PyTorch", console) as bar:
         plain = latents(bar, decode=False)
     distance = float((simulated - plain).norm() / plain.norm())
     # What PyTorch itself may differ by between two orders of the same sums, with room: see docs of the pipeline.
@@ -105,6 +103,7 @@ def generate(
     preset: Annotated[str, typer.Option(help="Sizes of the model: tiny, tiny8, small or wan-1.3b.")] = "tiny",
     weights: Annotated[Path | None, typer.Option(help="Folder of published weights (default: random ones).")] = None,
     prompt: Annotated[str | None, typer.Option(help="What to show; means something with --weights only.")] = None,
+    image: Annotated[Path | None, typer.Option(help="Picture that the clip begins with, scaled to its size.")] = None,
     frames: Annotated[int, typer.Option(help="Latent frames, a multiple of 3 from 15 on; 4 video frames each.")] = 42,
     seed: Annotated[int, typer.Option(help="Seed of the noise, and of random weights.", min=0, max=2**63 - 1)] = 0,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16 (default: the preset's).")] = None,
@@ -122,13 +121,14 @@ def generate(
     \b
     nkismith generate --preset tiny --frames 42 --seed 0 --out video.mp4
     nkismith generate --preset tiny --backend sim --frames 15 --out sim.mp4
+    nkismith generate --preset wan-1.3b --weights DIR --prompt "a harbour at dawn" --image first.png --out harbour.mp4
     """
     from rich.console import Console
 
     from nkismith.pipeline import Config, Weights
     from nkismith.pipeline import generate as start
     from nkismith.pipeline.events import Done, FramesReady, WindowStarted
-    from nkismith.pipeline.video import Mp4Writer
+    from nkismith.pipeline.video import Mp4Writer, read_image
 
     if kernels is not None and not kernels.is_dir():
         raise WrongUse(f"--kernels {kernels} is no folder. Name one that `nkismith accept --out` wrote.")
@@ -146,11 +146,12 @@ def generate(
             backend=backend,
             kernel_root=kernels,
             allow_fallback=fallback,
+            first_image=read_image(image, 8 * config.latent_height, 8 * config.latent_width) if image else None,
         )
-        with _Progress(console, preset) as progress:
+        with Progress(preset, console) as progress:
             for event in generation:
                 if isinstance(event, WindowStarted):
-                    progress.window(event.window, event.total, event.phase)
+                    progress.at(f"{event.phase}, window", event.window, event.total)
                 elif isinstance(event, FramesReady):
                     video.add(event.pixels)
                 elif isinstance(event, Done):
@@ -176,28 +177,3 @@ def _embeds(config: Any, seed: int) -> Any:
     import torch
 
     return torch.randn(config.text_len, config.text_dim, generator=torch.Generator().manual_seed(seed))
-
-
-class _Progress:
-    """How far a clip is: one bar on a terminal; elsewhere, such as in a log, a line every half minute."""
-
-    def __init__(self, console: Any, what: str):
-        from rich.progress import Progress
-
-        self._what, self._console = what, console
-        self._bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(what, total=None)
-        self._said = monotonic()
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def window(self, number: int, total: int | None, phase: str) -> None:
-        self._bar.update(self._task, completed=number, total=total, description=f"{self._what}, {phase}")
-        if not self._console.is_terminal and monotonic() - self._said > _QUIET_S:
-            self._said = monotonic()
-            self._console.print(f"{self._what}: window {number + 1} of {total or 'an open clip'}, {phase}")

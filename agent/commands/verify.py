@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +20,9 @@ from nkismith.agent.commands.options import (
     op_spec,
     source_of,
 )
+from nkismith.agent.commands.progress import Progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from nkismith.kernels.spec import OpSpec
     from nkismith.verify.mutation import Score
 
@@ -86,10 +83,6 @@ def recheck(
     nkismith recheck
     nkismith recheck rope_3d --mutate --json
     """
-    from functools import partial
-
-    from rich.markup import escape
-
     from nkismith.kernels import registry
     from nkismith.kernels import spec as specs
     from nkismith.verify import evidence
@@ -98,16 +91,8 @@ def recheck(
     kernels = [(contract, kernel) for contract in contracts for kernel in registry.of(contract, root)]
     found = []
     for contract, kernel in kernels:
-        with _progress(f"{contract.op} {kernel.path.parent.name}") as bar:
-            say = partial(bar.update, bar.task_ids[0])
-            found.append(
-                evidence.recheck(
-                    kernel,
-                    contract,
-                    mutants=mutants,
-                    progress=lambda text, say=say: say(status=escape(text)),  # type: ignore[misc]
-                )
-            )
+        with Progress(f"{contract.op} {kernel.path.parent.name}") as bar:
+            found.append(evidence.recheck(kernel, contract, mutants=mutants, progress=bar.at))
         if not json:
             one = found[-1]
             print(f"{one.status:13} {one.op} {one.path}\n              {one.scope}: {one.detail}")
@@ -124,14 +109,9 @@ def scored(source: str, contract: OpSpec, *, target: str, sdk: str, lnc: int) ->
     """The mutation score of a kernel, with a progress bar while it is being made."""
     from nkismith.verify.mutation import mutate
 
-    with _progress(f"mutants of {contract.op}") as bar:
+    with Progress(f"mutants of {contract.op}") as bar:
         return mutate(
-            source,
-            contract,
-            target=target,
-            sdk=sdk,
-            lnc=lnc,
-            progress=lambda done, of: bar.update(bar.task_ids[0], completed=done, total=of),
+            source, contract, target=target, sdk=sdk, lnc=lnc, progress=lambda done, of: bar.at("made", done, of)
         )
 
 
@@ -146,19 +126,6 @@ def _accepted(
     contract = op_spec(what, spec)
     kernel = registry.find(contract.folder, target=target, dtype=None, lnc=lnc, root=root)
     return contract, kernel.source, kernel.evidence["sdk"]
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Progress]:
-    """One line on a terminal's stderr that says how far something is; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=None, status="")
-        yield progress
 
 
 def _tell(score: Score) -> None:

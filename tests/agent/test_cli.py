@@ -53,6 +53,7 @@ def nkismith(data, tmp_path, monkeypatch, capsys):
         (["generate", "--out", "folder"], "folder is a folder"),
         (["generate", "--out", "/proc/x.mp4"], "/proc/x.mp4 cannot be written"),
         (["generate", "--out", "x.mp4", "--seed", "99999999999999999999999"], "'--seed'"),
+        (["generate", "--out", "x.mp4", "--image", "torn.py"], "torn.py cannot be read as an image"),
         (["generate", "--out", "x.mp4", "--kernels", "nowhere"], "--kernels nowhere is no folder"),
         (["profile", "torn.py", "--op", "rope_3d"], "torn.py:1: syntax error"),
         (["accept", "torn.py", "--op", "rope_3d", "--out", "kernel.py/x"], "--out kernel.py/x: "),

@@ -275,6 +275,11 @@ def test_refuses_a_first_image_of_another_size(weights):
         generate(CONFIG, weights, prompt_embeds=EMBEDS, frames=15, first_image=np.zeros((80, 48, 3), np.uint8))
 
 
+def test_a_first_image_that_is_a_path_is_told_how_to_read_it(weights):
+    with pytest.raises(InputError, match="first image is a str; .*read_image"):
+        generate(CONFIG, weights, prompt_embeds=EMBEDS, frames=15, first_image="first.png")
+
+
 def test_refuses_weights_of_another_config(dit):
     with pytest.raises(InputError, match="latent_width is 12, the weights have 10"):
         generate(CONFIG.changed(latent_width=12), dit, prompt_embeds=EMBEDS, frames=15)
