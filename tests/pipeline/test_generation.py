@@ -276,7 +276,7 @@ def test_refuses_a_first_image_of_another_size(weights):
 
 
 def test_a_first_image_that_is_a_path_is_told_how_to_read_it(weights):
-    with pytest.raises(InputError, match="first image is a str; .*read_image"):
+    with pytest.raises(InputError, match=r"first image is a str; .*read_image"):
         generate(CONFIG, weights, prompt_embeds=EMBEDS, frames=15, first_image="first.png")
 
 
