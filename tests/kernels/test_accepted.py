@@ -8,7 +8,7 @@ import pytest
 from nkismith.kernels import registry
 from nkismith.kernels import spec as specs
 from nkismith.kernels.spec import Case
-from nkismith.verify import cases, reference, simulator
+from nkismith.verify import cases, evidence, reference, simulator
 from nkismith.verify.cases import Trial
 from nkismith.verify.compare import compare
 
@@ -23,6 +23,11 @@ ALLOWED = {"nki", "math", "functools", "dataclasses", "enum", "typing"}
 def test_each_op_has_a_fresh_kernel_for_each_target_and_dtype(op, dtype, target):
     found = registry.find(op, target=target, dtype=dtype, lnc=1)
     assert found.evidence["op"] == op and not found.stale
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.op}-{k.path.parent.name}-{k.evidence['target']}")
+def test_nothing_changed_under_the_verdict(kernel):
+    assert evidence.changes(kernel) == [], "verify it again: nkismith accept, or nkismith recheck to see why"
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.op}-{k.path.parent.name}-{k.evidence['target']}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nkismith.verify.simulator import hardware
 from nkismith.verify.simulator.hardware import PSUM_BANK_BYTES, PSUM_BANKS
-from nkismith.verify.simulator.trace import Instr
+from nkismith.verify.simulator.trace import Instr, walk
 from nkismith.verify.timing.interval import ESTIMATES
 from nkismith.verify.timing.steps import CoreSchedule
 from nkismith.verify.timing.work import ENGINES, LANES, Workbook
@@ -27,7 +27,14 @@ def diagnose(model: Model) -> tuple[str, ...]:
     core = max(model.cores, key=lambda c: c.latency_ns)
     if not core.latency_ns:
         return ("The kernel has no instruction that takes time.",)
-    lines = [_headline(model), *_path(model), *_engines(model, core), *_dma(model), *_waits(model, core)]
+    lines = [
+        _headline(model),
+        *_cores(model),
+        *_path(model),
+        *_engines(model, core),
+        *_dma(model),
+        *_waits(model, core),
+    ]
     lines += [*_tensor(model), *_memory(model), _certainty(model)]
     return tuple(lines[:MOST])
 
@@ -39,6 +46,16 @@ def _headline(model: Model) -> str:
     if p.floor_us:
         text += f"; the floor of {_us(p.floor_us)} is set by {p.bound}, {p.percent_of_floor:.0f} % of it reached"
     return text + "."
+
+
+def _cores(model: Model) -> Iterator[str]:
+    """Two cores that touch the same regions of shared memory do the same work: a kernel written for one core."""
+    touched = [
+        [o for i in walk(program.body) for o in i.operands.values() if model.trace.buffers[o.buffer].shared]
+        for program in model.trace.programs
+    ]
+    if len(touched) == 2 and touched[0] and touched[0] == touched[1]:
+        yield "Both cores do the same work: give each its share of it, chosen by nl.program_id(0)."
 
 
 def _path(model: Model) -> Iterator[str]:

@@ -111,6 +111,23 @@ def test_the_diagnosis_names_short_runs_and_small_dmas():
     assert "half rate" in said
 
 
+def doubled(x, split):
+    """Each row tile, or each core's share of them, from HBM to HBM through SBUF."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    first, step = (nl.program_id(0), 2) if split else (0, 1)
+    for row in range(128 * first, x.shape[0], 128 * step):
+        nisa.dma_copy(out[row : row + 128], matmul.loaded(x[row : row + 128]))
+    return out
+
+
+def test_the_diagnosis_names_two_cores_that_do_the_same():
+    rows = ((512, 256), "float32")
+    same = "Both cores do the same work"
+    assert same in words(doubled, rows, split=False, lnc=2)
+    assert same not in words(doubled, rows, split=True, lnc=2)
+    assert same not in words(doubled, rows, split=False)
+
+
 def test_the_diagnosis_has_at_most_ten_lines(modelled):
     assert 3 <= len(modelled.profile.diagnosis) <= 10
     assert modelled.profile.diagnosis[0].startswith("blocked on trn2, LNC 1, SDK 2.33, modelled:")
