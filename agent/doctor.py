@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata, util
+from pathlib import Path
 
 from nkismith.results.store import data_root
 
@@ -62,13 +63,18 @@ def _data_folder() -> Finding:
 def _isolation() -> Finding:
     from nkismith.verify import sandbox
 
-    best = next(report for report in sandbox.levels() if report.available)
+    reports = [report for report in sandbox.levels() if report.available]
+    best = reports[0]
+    open_doors = "; ".join(
+        f"{one.level} would let a child {', '.join(one.possible)}" for one in reports if one.possible
+    )
+    found = f"{best.isolation}; {open_doors or 'at no level did a probing child get away with anything'}"
     if best.level is sandbox.Level.STRONG:
-        return Finding("isolation", "ok", str(best.isolation))
+        return Finding("isolation", "ok", found)
     return Finding(
         "isolation",
         "weak",
-        str(best.isolation),
+        found,
         "Allow user namespaces for this user (or run outside a container that forbids them); until then `accept` needs "
         "--allow-weak-isolation.",
     )
@@ -82,7 +88,8 @@ def _kernels() -> Finding:
     stale = [kernel for kernel in stored if kernel.stale]
     if stale:
         return Finding("kernels", "broken", f"{len(stale)} of {len(stored)} are stale", stale[0].stale)
-    return Finding("kernels", "ok", f"{len(specs.names())} ops, {len(stored)} accepted kernels")
+    have = len({kernel.op for kernel in stored})
+    return Finding("kernels", "ok", f"{have} of {len(specs.names())} ops have an accepted kernel")
 
 
 def _model() -> Finding:
@@ -96,7 +103,7 @@ def _model() -> Finding:
 
 def _text() -> Finding:
     if util.find_spec("transformers") is None:
-        return Finding("text encoder", "missing", "transformers is not installed", "pip install 'nkismith[text]'")
+        return Finding("text encoder", "missing", "transformers is not installed", _extra("text"))
     return Finding("text encoder", "ok", f"transformers {metadata.version('transformers')}")
 
 
@@ -114,8 +121,15 @@ def _neuron() -> Finding:
     except metadata.PackageNotFoundError:
         return Finding(
             "neuron", "missing", "no Neuron compiler (needed on a Trainium only)",
-            f"pip install --extra-index-url {NEURON_INDEX} 'nkismith[neuron]'",
+            _extra("neuron", f"--extra-index-url {NEURON_INDEX} "),
         )  # fmt: skip
+
+
+def _extra(name: str, options: str = "") -> str:
+    """How to install an extra: from the checkout, since a package index has no nkismith of ours."""
+    checkout = Path(__file__).parents[1]
+    source = f"-e '{checkout}[{name}]'" if (checkout / "pyproject.toml").is_file() else f"'<this wheel>[{name}]'"
+    return f"pip install {options}{source}"
 
 
 _LOOKS: tuple[Callable[[], Finding], ...] = (
