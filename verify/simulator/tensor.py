@@ -92,6 +92,7 @@ class NkiTensor(View):
                     raise _out_of_range(k, dim, shape)
                 if dim == self._locked and (start or stop != extent or step != 1):
                     raise self._locked_dim(dim)
+                step = min(step, extent)  # a longer one selects the same element
                 offset += start * stride
                 out_shape.append((stop - start + step - 1) // step)
                 out_strides.append(stride * step)

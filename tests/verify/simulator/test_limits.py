@@ -160,6 +160,10 @@ def test_a_window_from_a_known_start_is_the_slice(start, size):
     assert np.array_equal(run(lambda a: copied(a[:, nl.ds(start, size)]), A), A[:, start : start + size])
 
 
+def test_a_step_beyond_the_tensor_selects_one_element():
+    assert np.array_equal(run(lambda a: copied(a[:, 2:8:HUGE]), A), A[:, 2:3])
+
+
 def test_a_run_time_index_steps_backwards_through_a_reversed_view():
     def build(a):
         backwards = a.ap([[8, 4], [-1, 8]], offset=7)
