@@ -7,8 +7,15 @@ from math import prod
 from nkismith.verify.simulator.errors import LegalityError
 
 
+def is_index(value: object) -> bool:
+    """Is it an int, also one of NumPy?"""
+    return hasattr(value, "__index__")
+
+
 def inferred(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     """The shape with its one -1 filled in. Raises LegalityError unless it holds exactly `size` elements."""
+    if not all(map(is_index, shape)):
+        raise LegalityError("view_size", f"shape {shape} for {size} elements", "ints known while building")
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and known > 0 and size % known == 0:
         shape = tuple(size // known if n == -1 else n for n in shape)

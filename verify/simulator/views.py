@@ -14,7 +14,7 @@ from typing import Any, Self
 from nkismith.verify.simulator.dtypes import DTYPES, ITEMSIZE, DType, named
 from nkismith.verify.simulator.enums import MemoryRegion
 from nkismith.verify.simulator.errors import LegalityError
-from nkismith.verify.simulator.rearrange import dense_strides, inferred, reshaped_strides, splits
+from nkismith.verify.simulator.rearrange import dense_strides, inferred, is_index, reshaped_strides, splits
 from nkismith.verify.simulator.trace import MAX_ELEMENTS, Dynamic, Operand
 
 
@@ -153,9 +153,9 @@ class View:
     # -- other shapes over the same elements ----------------------------------------------------------------------
 
     def _check_dim(self, dim: int, lowest: int = 0) -> None:
-        if not lowest <= dim < self.ndim:
+        if not is_index(dim) or not lowest <= dim < self.ndim:
             raise LegalityError(
-                "view_dim", f"dimension {dim} of a tensor of shape {self.shape}", f"{lowest}..{self.ndim - 1}"
+                "view_dim", f"dimension {dim!r} of a tensor of shape {self.shape}", f"{lowest}..{self.ndim - 1}"
             )
 
     def _fixed(self) -> int:
@@ -171,7 +171,7 @@ class View:
     def permute(self, dims: tuple[int, ...]) -> Self:
         """Reorder dimensions; the partition dimension stays first."""
         dims = tuple(dims)
-        if sorted(dims) != list(range(self.ndim)):
+        if not all(map(is_index, dims)) or sorted(dims) != list(range(self.ndim)):
             raise LegalityError(
                 "view_dim", f"permute({dims}) of a tensor of shape {self.shape}", "name every dimension once"
             )
@@ -203,9 +203,11 @@ class View:
 
     def expand_dim(self, dim: int) -> Self:
         """Insert a dimension of extent 1."""
-        if not self._fixed() <= dim <= self.ndim:
+        if not is_index(dim) or not self._fixed() <= dim <= self.ndim:
             raise LegalityError(
-                "view_partition", f"expand_dim({dim}) of shape {self.shape}", f"{self._fixed()}..{self.ndim}"
+                "view_partition" if dim == 0 else "view_dim",
+                f"expand_dim({dim!r}) of shape {self.shape}",
+                f"{self._fixed()}..{self.ndim}",
             )
         shape, strides = list(self.shape), list(self.strides)
         shape.insert(dim, 1)

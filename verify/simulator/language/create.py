@@ -9,6 +9,7 @@ import numpy as np
 
 from nkismith.verify.simulator.dtypes import INTEGERS, cast, named
 from nkismith.verify.simulator.enums import MemoryRegion, engine
+from nkismith.verify.simulator.hardware import PARTITIONS
 from nkismith.verify.simulator.instruction import TABLE
 from nkismith.verify.simulator.recorder import current
 from nkismith.verify.simulator.tensor import NkiTensor, refuse
@@ -112,13 +113,15 @@ def shared_constant(constant: Any) -> NkiTensor:
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
     """The identity of order n in an SBUF tile, or in `dst`."""
     kind = dtype_of(dtype) if dst is None else dst.dtype
+    tile = sbuf_tile((n, n), kind) if dst is None else dst
+    if n > PARTITIONS:
+        raise refuse("partition_limit", f"an identity of order {n}", f"at most {PARTITIONS} partitions")
     recorder = current()
     source = recorder.identities.get((n, kind))
     if source is None:
         data = np.ascontiguousarray(cast(np.eye(n, dtype=np.float32), kind)).tobytes()
         source = recorder.allocate((n, n), kind, MemoryRegion.shared_hbm, kind="constant", data=data)
         recorder.identities[n, kind] = source
-    tile = sbuf_tile((n, n), kind) if dst is None else dst
     TABLE["dma_copy"].call(tile, source)
     return tile
 
