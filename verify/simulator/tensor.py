@@ -215,7 +215,9 @@ class NkiTensor(View):
         """An explicit [[stride, count], ...] pattern over the storage; `offset` adds to the view's own."""
         to = self.dtype if dtype is None else dtype_of(dtype)
         offset = 0 if offset is None else _bound(offset, 0)
-        steps = tuple((_bound(stride, dim), _bound(count, dim)) for dim, (stride, count) in enumerate(pattern))
+        steps = tuple((s, n) for s, n in pattern)
+        if not all(type(s) is type(n) is int for s, n in steps):
+            steps = tuple((_bound(s, dim), _bound(n, dim)) for dim, (s, n) in enumerate(steps))
         base = self.offset if to is self.dtype else self.offset * ITEMSIZE[self.dtype] // ITEMSIZE[to]
         view = self._derive(tuple(n for _, n in steps), tuple(s for s, _ in steps), base + offset)
         view = view._addressed(None)._as(to)
