@@ -13,7 +13,7 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from nkismith.agent.commands.options import plain
+from nkismith.agent.commands.options import check_machine, plain
 from nkismith.kernels import spec as specs
 
 server = MCPServer(
@@ -51,6 +51,7 @@ def prompt(op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> st
     """The task for an op: contract, machine, instruction cards, worked examples."""
     from nkismith.prompts import render
 
+    check_machine(target, sdk, lnc)
     return render.first(specs.load(op), target=target, sdk=sdk, lnc=lnc).text
 
 
@@ -59,6 +60,7 @@ def lint(source: str, op: str, sdk: str = "2.33") -> list[dict[str, Any]]:
     """What is wrong with a kernel source on sight, without running it. An empty list means nothing."""
     from nkismith.verify.lint import lint as find
 
+    check_machine("trn2", sdk)
     spec = specs.load(op)
     found = find(source, entry=spec.op, params=tuple(spec.inputs), sdk=sdk, max_literals=spec.limits.constants)
     return [plain(finding) for finding in found]
@@ -66,20 +68,32 @@ def lint(source: str, op: str, sdk: str = "2.33") -> list[dict[str, Any]]:
 
 @_tool
 def check(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> dict[str, Any]:
-    """The verdict on a kernel source: stage, reason code, line, what is wrong, how to fix it, the failing case."""
+    """The verdict on a kernel source: stage, reason code, line, what is wrong, how to fix it, the failing case.
+
+    `cases` is how many were executed and compared; max_error is over what is allowed.
+    """
     from nkismith import verify
 
-    return plain(verify.check(source, specs.load(op), target=target, sdk=sdk, lnc=lnc))
+    check_machine(target, sdk, lnc)
+    verdict = verify.check(source, specs.load(op), target=target, sdk=sdk, lnc=lnc)
+    return plain(verdict) | {"cases": len(verdict.cases)}  # all of them are 60 KB, which an agent pays for by the token
 
 
 @_tool
-def profile(source: str, op: str, target: str = "trn2", lnc: int = 1) -> dict[str, Any]:
+def profile(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> dict[str, Any]:
     """Modelled time and traffic of a kernel at the op's production case, by engine and by line, with the floor."""
     from nkismith import verify
     from nkismith.prompts.contract import production
+    from nkismith.verify.failure import Failure
 
+    check_machine(target, sdk, lnc)
     spec = specs.load(op)
-    return plain(verify.profile(source, spec, production(spec), target=target, lnc=lnc))
+    try:
+        return plain(verify.profile(source, spec, production(spec), target=target, sdk=sdk, lnc=lnc))
+    except Failure as failure:
+        where = f"line {failure.line}: " if failure.line else ""
+        fix = f" Fix: {failure.fix}" if failure.fix else ""
+        raise ToolError(f"{where}refused [{failure.rule or failure.reason}] {failure}{fix}") from None
 
 
 @_tool
@@ -95,6 +109,7 @@ def instruction_card(name: str, target: str = "trn2", sdk: str = "2.33") -> dict
     """Signature, engines, limits, meaning and cost of one instruction of nki.isa, such as nc_matmul."""
     from nkismith.verify.simulator import instructions
 
+    check_machine(target, sdk)
     (card,) = instructions.cards([name.removeprefix("nisa.").removeprefix("nki.isa.")], sdk, target)
     return plain(card)
 

@@ -24,6 +24,7 @@ from nkismith.verify.cases import Trial, fresh_seed, plan, trace_key, with_drawn
 from nkismith.verify.failure import Failure
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
+from nkismith.verify.simulator.install import choose
 from nkismith.verify.simulator.trace import Trace, walk
 from nkismith.verify.spec_quality import refuse_weak
 from nkismith.verify.trial import check_legality, check_trace, drawn, dynamic, judged, require
@@ -73,9 +74,10 @@ def check(
 
     source_or_path: the text, or a Path to it. cases: judge only these instead of listed, drawn and production ones.
     progress: called with (stage, detail) as verification advances.
-    Returns a Verdict; a wrong draft is never an exception. Raises SpecError (also for a spec too weak to judge by) or
-    sandbox.SandboxError for faults of ours.
+    Returns a Verdict; a wrong draft is never an exception. Raises ValueError for an unknown target, SDK or LNC degree,
+    SpecError (also for a spec too weak to judge by) or sandbox.SandboxError for faults of ours.
     """
+    choose(sdk, target, lnc)
     source = read(source_or_path)
     run = _Run(
         Request(source, spec.op, sdk, target, lnc),
@@ -84,6 +86,7 @@ def check(
         time.monotonic(),
         complete=cases is None,
     )
+    run.enter(Stage.PARSE, "spec and reference")
     for weakness in refuse_weak(spec, seed=fresh_seed()):
         run.warnings[f"{weakness.where}: {weakness.message}"] = None
     try:
@@ -107,9 +110,13 @@ def check(
 def profile(
     source_or_path: str | Path, spec: OpSpec, case: Case, *, target: str = "trn2", sdk: str = "2.33", lnc: int = 1
 ) -> Profile:
-    """The modelled time of a draft at one case. Raises Failure if it does not record or is not legal."""
+    """The modelled time of a draft at one case.
+
+    Raises Failure if it does not record or is not legal, ValueError for an unknown target, SDK or LNC degree.
+    """
     from nkismith.verify.timing import profile_trace
 
+    choose(sdk, target, lnc)
     run = _Run(Request(read(source_or_path), spec.op, sdk, target, lnc), spec, lambda stage, what: None, 0.0)
     _lint(run)
     bound = spec.bind(case)

@@ -46,8 +46,8 @@ def op_spec(op: str | None, folder: Path | None) -> OpSpec:
     return spec
 
 
-def check_machine(target: str, sdk: str) -> None:
-    """Refuse a target or an SDK that this version does not know."""
+def check_machine(target: str, sdk: str, lnc: int = 1) -> None:
+    """Refuse a target, an SDK or an LNC degree that this version does not know."""
     from nkismith.verify.simulator.hardware import TARGETS
     from nkismith.verify.simulator.sdk import RELEASES
 
@@ -55,6 +55,8 @@ def check_machine(target: str, sdk: str) -> None:
         raise WrongUse(f"Unknown target {target!r}. Targets: {', '.join(TARGETS)}.")
     if sdk not in RELEASES:
         raise WrongUse(f"Unknown Neuron SDK {sdk!r}. Known: {', '.join(RELEASES)}.")
+    if lnc not in (1, 2):
+        raise WrongUse(f"Unknown LNC degree {lnc}. A logical core is 1 or 2 physical cores.")
 
 
 def source_of(path: Path) -> str:

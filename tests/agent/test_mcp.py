@@ -51,3 +51,26 @@ def test_a_client_gets_ops_lint_cards_and_explanations(op_dir):
     assert "at most 128 partitions" in json.dumps(rule.structured_content)
     assert unknown.is_error and "no_such_code" in unknown.content[0].text
     assert nearest.is_error and "Did you mean 'rope_3d'" in nearest.content[0].text
+
+
+def test_what_an_agent_asks_wrongly_is_told_and_never_its_kernels_fault(op_dir):
+    op, torn = str(op_dir), "def row_scale(\n"
+    misspelt = SOURCE.replace('eval("1")', "nl.rsqr")
+    _, answers = talk(
+        ("check", {"source": SOURCE, "op": op, "target": "trn9"}),
+        ("check", {"source": SOURCE, "op": op, "sdk": "9.9"}),
+        ("profile", {"source": SOURCE, "op": op, "lnc": 7}),
+        ("lint", {"source": SOURCE, "op": op, "sdk": "9.9"}),
+        ("prompt", {"op": op, "target": "trn9"}),
+        ("instruction_card", {"name": "nc_matmull"}),
+        ("profile", {"source": torn, "op": op}),
+        ("profile", {"source": misspelt, "op": op}),
+    )
+    assert all(answer.is_error for answer in answers)
+    said = [answer.content[0].text for answer in answers]
+    for text, expected in zip(
+        said, ["trn2, trn3", "2.33", "LNC degree 7", "2.33", "trn2, trn3", "nc_matmul"], strict=False
+    ):
+        assert expected in text
+    assert "line 1: refused [parse]" in said[6] and "Fix: write valid Python" in said[6]
+    assert "line 8: refused [unsupported_instruction]" in said[7] and "did you mean rsqrt" in said[7]

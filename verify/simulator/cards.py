@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +59,10 @@ def card(name: str, sdk: str = releases.NEWEST) -> Card:
     definition = TABLE.get(name)
     missing = releases.absent(f"nki.isa.{name}", sdk)
     if definition is None or missing is not None:
-        raise UnsupportedInstruction(f"nki.isa.{name}", why=str(missing or ""))
+        near = difflib.get_close_matches(name, TABLE)
+        raise UnsupportedInstruction(
+            f"nki.isa.{name}", why=str(missing or (f"did you mean {' or '.join(near)}?" if near else ""))
+        )
     return Card(
         name=name,
         signature=_signature(definition, sdk),
