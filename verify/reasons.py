@@ -122,9 +122,9 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.MEMORY: Explanation(
         "record",
-        "Building the kernel needed more memory than the child has.",
-        "Large Python objects, or far too many instructions.",
-        "Keep no data in Python; use nl.fori_loop for long loops.",
+        "Building the kernel needed more memory than the child has, or its tensors need more than the judge has.",
+        "Large Python objects, far too many instructions, or tensors that are much larger than what is used of them.",
+        "Keep no data in Python; use nl.fori_loop for long loops; allocate what is used.",
     ),
     Reason.OUTPUT_LIMIT: Explanation(
         "record",

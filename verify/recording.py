@@ -24,6 +24,7 @@ from nkismith.verify.failure import Failure
 from nkismith.verify.lint.names import NKI_ATTRIBUTES, PYTHON_ATTRIBUTES
 from nkismith.verify.reasons import Reason
 from nkismith.verify.simulator import wire
+from nkismith.verify.simulator.dtypes import named
 from nkismith.verify.simulator.errors import TraceError
 from nkismith.verify.simulator.trace import Trace
 
@@ -101,7 +102,7 @@ def record(request: Request, bounds: Sequence[Bound], *, limits: sandbox.Limits 
             "two recordings of the same source, in different surroundings and in another order of cases, differ",
             fix="derive nothing from hashes, ids, paths, time, the environment, or earlier builds",
         )
-    traces = tuple(_trace(item, request) for item in items)
+    traces = tuple(_trace(item, request, bound) for item, bound in zip(items, bounds, strict=True))
     return Recording(traces, first.isolation)
 
 
@@ -139,7 +140,7 @@ def _is_item(item: object) -> bool:
     )
 
 
-def _trace(item: Any, request: Request) -> Trace:
+def _trace(item: Any, request: Request, bound: Bound) -> Trace:
     if "error" in item:
         raise _failure(*item["error"])
     try:
@@ -148,6 +149,9 @@ def _trace(item: Any, request: Request) -> Trace:
         raise Failure(Reason.FORGED_TRACE, f"the recording is not a trace: {error}") from error
     if (trace.sdk, trace.target, trace.lnc) != (request.sdk, request.target, request.lnc):
         raise Failure(Reason.FORGED_TRACE, "the trace is for another SDK, target or LNC than was asked for")
+    given = [(b.kind, b.shape, b.dtype) for b in (trace.buffers[i] for i in trace.inputs)]
+    if given != [("input", t.shape or (1,), named(t.dtype)) for t in bound.inputs.values()]:
+        raise Failure(Reason.FORGED_TRACE, "the trace has other inputs than were asked for")
     return trace
 
 

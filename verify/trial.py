@@ -20,14 +20,16 @@ from nkismith.verify.precision import check_precision
 from nkismith.verify.reasons import Reason, of_rule
 from nkismith.verify.reference import Expected, expected
 from nkismith.verify.simulator import legality
+from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import LegalityError, UnsupportedInstruction
-from nkismith.verify.simulator.execute import Execution, execute
+from nkismith.verify.simulator.execute import Execution, execute, held_bytes
 from nkismith.verify.simulator.instruction import define
 from nkismith.verify.simulator.machine import STEP_BUDGET
 from nkismith.verify.simulator.rearrange import dense_strides
 from nkismith.verify.simulator.trace import Buffer, Operand, Trace, walk
 
 CLOSE_CALL = 16.0  # error over what is allowed, below which a better estimate of the spread may still decide
+ROOM = 1 << 30  # bytes that the tensors of a kernel may have at a time, however small its inputs are
 # What reads a generator: the reference has none, and no number of trials finds what is wrong once in a million.
 RANDOM = frozenset({"rng", "rand2", "dropout", "rand_get_state"})
 _PROBLEMS = {
@@ -57,6 +59,7 @@ def drawn(spec: OpSpec, trial: Trial) -> Drawn:
 def check_trace(spec: OpSpec, trace: Trace) -> None:
     """Everything that can be said without values: legality, effects, precision. Raises Failure."""
     check_legality(trace)
+    _check_room(trace)
     _check_effects(spec, trace)
     _check_outputs(spec, trace)
     check_precision(trace, spec.accumulate)
@@ -156,6 +159,18 @@ def check_legality(trace: Trace) -> None:
         raise Failure(Reason.UNSUPPORTED_INSTRUCTION, str(error), line=error.line) from error
     except LegalityError as error:
         raise Failure(Reason.ILLEGAL, error.what, fix=error.fix, line=error.line, rule=error.rule) from error
+
+
+def _check_room(trace: Trace) -> None:
+    """Whether the judge has memory for what the kernel holds at a time."""
+    given = sum(b.free * ITEMSIZE[b.dtype] for b in (trace.buffers[i] for i in trace.inputs))
+    wanted, room = held_bytes(trace), ROOM + 4 * given
+    if wanted > room:
+        raise Failure(
+            Reason.MEMORY,
+            f"the kernel holds {wanted:,} bytes in its tensors beside the inputs; the judge has room for {room:,}",
+            fix="allocate no more than the outputs, scratch of their size, and tiles that fit the chip",
+        )
 
 
 def _check_effects(spec: OpSpec, trace: Trace) -> None:

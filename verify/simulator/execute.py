@@ -111,15 +111,42 @@ def _top(body: list[Node]) -> Iterator[Node]:
             yield node
 
 
+def held_bytes(trace: Trace) -> int:
+    """The most bytes that `execute` holds at a time in buffers that are neither inputs nor constants."""
+    sizes = {
+        b.id: b.free * STORAGE[b.dtype].itemsize * (1 if b.space == "hbm" else b.shape[0])
+        for b in trace.buffers
+        if b.kind in ("internal", "output")
+    }
+    lasting = {b.id for b in trace.buffers if b.kind == "output" or b.core < 0}  # to the end
+    peaks = sum(sizes[id_] for id_ in lasting & sizes.keys())
+    for program in trace.programs:
+        nodes = list(_top(program.body))
+        dying = _last_uses(nodes, trace, program.core)
+        held, peak, met = 0, 0, set(lasting)
+        for at, node in enumerate(nodes):
+            used = {b for instr in walk([node]) for b in _buffers(instr)} & sizes.keys()
+            held += sum(sizes[b] for b in used - met)
+            met |= used
+            peak = max(peak, held)
+            held -= sum(sizes[b] for b in dying.get(at, ()) if b in sizes and b not in lasting)
+        peaks += peak
+    return peaks
+
+
+def _buffers(instr: Instr) -> Iterator[int]:
+    for operand in instr.operands.values():
+        yield operand.buffer
+        if operand.dynamic is not None and operand.dynamic.index is not None:
+            yield operand.dynamic.index.buffer
+
+
 def _last_uses(nodes: list[Node], trace: Trace, core: int) -> dict[int, list[int]]:
     """Buffers by the index of the node after which nothing needs them."""
     last: dict[int, int] = {}
     for at, node in enumerate(nodes):
         for instr in (node,) if isinstance(node, Instr) else walk([node]):
-            for operand in instr.operands.values():
-                last[operand.buffer] = at
-                if operand.dynamic is not None and operand.dynamic.index is not None:
-                    last[operand.dynamic.index.buffer] = at
+            last.update(dict.fromkeys(_buffers(instr), at))
     dying: dict[int, list[int]] = {}
     for id_, at in last.items():
         buffer = trace.buffers[id_]

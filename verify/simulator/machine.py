@@ -20,7 +20,8 @@ from nkismith.verify.simulator.memory import WIDENED, Memory
 from nkismith.verify.simulator.site import Site
 from nkismith.verify.simulator.trace import Buffer, Instr, Loop, Node, Operand, ScalarRef, While
 
-STEP_BUDGET = 2_000_000  # the longest bundled production case executes 240,000
+STEP_BUDGET = 2_000_000  # the longest bundled production case executes 240,000 instructions
+STEP_ELEMENTS = 15  # log2 of the elements that an instruction may touch for one step more
 FLOAT32 = STORAGE["float32"]
 
 
@@ -65,6 +66,7 @@ class Machine:
         self.quiet = False  # the caller has silenced NumPy's warnings already
         self._warned: set[tuple[int, int, str, str]] = set()
         self._budget = self._steps = steps
+        self._costs: dict[int, int] = {}  # steps of an instruction, which a loop executes again and again
         self._site: Site | None = None
         self._resolved: dict[str, Operand] = {}
         self._taints: dict[str, np.ndarray | None] = {}
@@ -132,12 +134,21 @@ class Machine:
                 self.memory.forget(buffer)
                 self.matmul_written.pop(buffer.id, None)
 
-    def _tick(self, node: Node) -> None:
-        self._steps -= 1
+    def _cost(self, instr: Instr) -> int:
+        """One step, and one more for every 32,768 elements: a budget of instructions alone bounds no time."""
+        found = self._costs.get(id(instr))
+        if found is None:
+            largest = max((operand.size for operand in instr.operands.values()), default=0)
+            found = self._costs[id(instr)] = 1 + (largest >> STEP_ELEMENTS)
+        return found
+
+    def _tick(self, node: Node, steps: int = 1) -> None:
+        self._steps -= steps
         if self._steps < 0:
             raise LegalityError(
                 "step_budget",
-                f"the kernel executes more than the {self._budget:,} instructions it may",
+                f"the kernel executes more than the {self._budget:,} steps it may: one an instruction, and one more "
+                f"for every {1 << STEP_ELEMENTS:,} elements",
                 "check the bound or the condition of the loop",
                 node.line,
             )
@@ -150,7 +161,7 @@ class Machine:
             return self._perform(instr)
 
     def _perform(self, instr: Instr) -> object | None:
-        self._tick(instr)
+        self._tick(instr, self._cost(instr))
         definition = define(instr.op)
         site = self._site = Site(instr, definition, self.buffers, self.target, self.lnc, self.files)
         self._resolved = {}

@@ -7,12 +7,14 @@ before a Trace exists. Source of the format: this file.
 from __future__ import annotations
 
 import gc
+from math import prod
 from typing import Any
 
 import msgpack
 
 from nkismith.verify.simulator.dtypes import ITEMSIZE
 from nkismith.verify.simulator.errors import TraceError
+from nkismith.verify.simulator.machine import extent, row_elements
 from nkismith.verify.simulator.trace import (
     MAX_ELEMENTS,
     MAX_NESTING,
@@ -124,6 +126,8 @@ class _Reader:
         self.buffers = tuple(self.buffer(i, b) for i, b in enumerate(buffers))
         self.files = tuple(_text(f) for f in files)
         ids = range(len(self.buffers))
+        if [p[0] for p in programs] != list(range(_integer(lnc, 1, 2))):
+            raise TraceError(f"{len(programs)} programs for {lnc} cores")
         return Trace(
             entry=_text(entry),
             sdk=_text(sdk),
@@ -132,7 +136,7 @@ class _Reader:
             buffers=self.buffers,
             programs=tuple(self.program(p) for p in programs),
             inputs=tuple(_member(b, ids, "input buffer") for b in inputs),
-            outputs=tuple(self.operand(o) for o in outputs),
+            outputs=tuple(self.inside(self.operand(o)) for o in outputs),
             files=self.files,
             warnings=tuple((_integer(line, 0), _text(text)) for line, text in warnings),
         )
@@ -148,6 +152,10 @@ class _Reader:
         extents = tuple(_integer(n, 1, MAX_ELEMENTS) for n in shape)
         if not extents:
             raise TraceError(f"buffer {index} has no shape")
+        if len(data) != (prod(extents) * ITEMSIZE[dtype] if kind == "constant" else 0):
+            raise TraceError(f"buffer {index} of kind {kind!r:.20} has {len(data):,} bytes of constant data")
+        if space != "hbm" and (shared or kind != "internal"):
+            raise TraceError(f"buffer {index} in {space!r:.20} is shared, or an argument, a result or a constant")
         return Buffer(
             id=index,
             name=_text(name),
@@ -250,8 +258,8 @@ class _Reader:
         if dtype not in ITEMSIZE:
             raise TraceError(f"operand has unknown dtype {dtype!r}")
         storage = self.buffers[_integer(buffer, 0, len(self.buffers) - 1)]
-        if (storage.space == "hbm") != (partitions == 0):
-            raise TraceError(f"operand on {storage.space} buffer {buffer} has {partitions!r} partitions")
+        if (storage.space == "hbm") != (partitions == 0) or (partitions == 0 and start != 0):
+            raise TraceError(f"operand on {storage.space} buffer {buffer} has {partitions!r} partitions from {start!r}")
         operand = Operand(
             buffer,
             self.text(dtype),
@@ -265,6 +273,15 @@ class _Reader:
             self._operands[raw] = operand
         return operand
 
+    def inside(self, operand: Operand) -> Operand:
+        """The operand, if it is a static region of its buffer: no rule of an instruction looks at it."""
+        buffer = self.buffers[operand.buffer]
+        low, high = extent(operand)
+        rows = operand.start + operand.partitions <= (buffer.shape[0] if operand.partitions else 0)
+        if operand.dynamic is not None or not rows or low < 0 or high > row_elements(buffer, operand.dtype):
+            raise TraceError(f"a region leaves buffer {operand.buffer}, or depends on a run-time value")
+        return operand
+
     def dynamic(self, raw: Any) -> Dynamic:
         kind, scalar, index, stride, limit, group = raw
         if (scalar is None) == (index is None):
@@ -272,7 +289,7 @@ class _Reader:
         return Dynamic(
             _member(kind, DYNAMIC_KINDS, "dynamic term"),
             None if scalar is None else self.scalar(scalar[0]),
-            None if index is None else self.operand(index, nested=True),
+            None if index is None else self.inside(self.operand(index, nested=True)),
             _integer(stride, -WORD),
             _integer(limit, 0),
             _integer(group, 0, 128),
