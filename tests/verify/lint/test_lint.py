@@ -168,6 +168,11 @@ LONG = {
     "attributes": "x = nl.a.b.c.d.e.f.g\n" * 4500,
     "functions": "".join(f"def f{i}(a, b=f{i - 1}): return f{i}(b)\n" for i in range(1, 2200)),
     "methods": "class A:\n" + "".join(f" def m{i}(self): self._storage = self.shape.name == 1\n" for i in range(1700)),
+    "a lattice of classes": "".join(
+        f"class A{i}_{j}({', '.join(f'A{i - 1}_{k}' for k in range(3 * (i > 0)))}):\n def m{i}(self): self.a = 1\n"
+        for i in range(90)
+        for j in range(3)
+    ),
     "classes": "".join(f"class A{i}(A{i - 1}):\n def m(self): self._storage = 1\n" for i in range(1, 1900)),
     "imports": "".join(f"import math as m{i}\nm{i} = 1\n" for i in range(3000)),
     "text": "t = f'{1}'\n" + "".join(f"t{i} = t + str(t{i - 1})\n" for i in range(1, 3800)),

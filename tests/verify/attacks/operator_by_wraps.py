@@ -1,0 +1,29 @@
+# op: scale_add
+# refused: illegal
+# what: an own function that functools.wraps dresses up as nl.max
+import functools
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+@functools.wraps(nl.max)
+def mine(a, b):
+    return a
+
+@nki.jit
+def scale_add(x, y):
+    R, C = x.shape
+    z = nl.ndarray((R, C), dtype=x.dtype, buffer=nl.shared_hbm)
+    factor = 2.0
+    t = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(t, 0.0)
+    nisa.tensor_tensor(dst=t, data1=t, data2=t, op=mine)
+    for r in range(0, R, 128):
+        p = min(128, R - r)
+        a, b = (nl.ndarray((p, C), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
+        out = nl.ndarray((p, C), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=a, src=x[r : r + p])
+        nisa.dma_copy(dst=b, src=y[r : r + p])
+        nisa.scalar_tensor_tensor(dst=out, data=a, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=b)
+        nisa.dma_copy(dst=z[r : r + p], src=out)
+    return z

@@ -1,0 +1,30 @@
+# op: scale_add
+# refused: forbidden_access
+# by: recording
+# what: a tensor as self of a class whose name is bound twice
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+class A:
+    def m(self):
+        self.shape = (1, 1)
+B = A
+class A:
+    pass
+
+@nki.jit
+def scale_add(x, y):
+    R, C = x.shape
+    z = nl.ndarray((R, C), dtype=x.dtype, buffer=nl.shared_hbm)
+    factor = 2.0
+    B.m(x)
+    for r in range(0, R, 128):
+        p = min(128, R - r)
+        a, b = (nl.ndarray((p, C), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
+        out = nl.ndarray((p, C), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=a, src=x[r : r + p])
+        nisa.dma_copy(dst=b, src=y[r : r + p])
+        nisa.scalar_tensor_tensor(dst=out, data=a, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=b)
+        nisa.dma_copy(dst=z[r : r + p], src=out)
+    return z

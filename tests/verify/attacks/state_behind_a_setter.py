@@ -1,0 +1,37 @@
+# op: scale_add
+# refused: environment_dependent
+# by: recording
+# what: counts its builds in the closure of a property that only writes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+def make():
+    seen = [0]
+    def put(self, value):
+        seen[0] += 1
+        self.factor = 2.0 if seen[0] < 100 else 3.0
+    def get(self):
+        return 1
+    return property(get, put)
+class Box:
+    x = make()
+    factor = 0.0
+
+@nki.jit
+def scale_add(x, y):
+    R, C = x.shape
+    z = nl.ndarray((R, C), dtype=x.dtype, buffer=nl.shared_hbm)
+    factor = 2.0
+    box = Box()
+    box.x = 5
+    factor = box.factor
+    for r in range(0, R, 128):
+        p = min(128, R - r)
+        a, b = (nl.ndarray((p, C), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
+        out = nl.ndarray((p, C), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=a, src=x[r : r + p])
+        nisa.dma_copy(dst=b, src=y[r : r + p])
+        nisa.scalar_tensor_tensor(dst=out, data=a, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=b)
+        nisa.dma_copy(dst=z[r : r + p], src=out)
+    return z
