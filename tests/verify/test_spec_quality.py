@@ -2,6 +2,7 @@ import pytest
 
 from nkismith.kernels import spec as specs
 from nkismith.kernels.spec import SpecError
+from nkismith.verify import check
 from nkismith.verify.spec_quality import refuse_weak, weaknesses
 
 from . import own_specs
@@ -58,11 +59,15 @@ def test_a_dtype_without_a_case_is_found(tmp_path):
     assert _rules(specs.load(spec.folder)) == {("untested_dtype", "cases")}
 
 
-def test_a_spec_that_any_kernel_would_pass_is_refused_and_an_uncovered_size_only_told(tmp_path):
+def test_a_weak_spec_judges_nothing(tmp_path):
     ignored = own_specs.write(tmp_path / "a", "op", X, Y, "(torch.ones_like(x),)")
     with pytest.raises(SpecError, match=r"spec\.yaml: inputs\.x: no result depends on x"):
         refuse_weak(ignored, seed=3)
     narrow = own_specs.write(tmp_path / "b", "op", X, Y, "(2 * x,)")
     path = narrow.folder / "spec.yaml"
+    refuse_weak(narrow, seed=3)
     path.write_text(path.read_text().replace("C: 133}", "C: 40}"))
-    assert [w.rule for w in refuse_weak(specs.load(narrow.folder), seed=3)] == ["one_size"]
+    with pytest.raises(SpecError, match=r"cases\.\*\.C: every smoke and edge case has C=40"):
+        refuse_weak(specs.load(narrow.folder), seed=3)
+    with pytest.raises(SpecError, match=r"C=40"):
+        check("", specs.load(narrow.folder))
