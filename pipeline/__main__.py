@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from nkismith.pipeline.config import PRESETS, Config
-from nkismith.pipeline.errors import PipelineError
+from nkismith.pipeline.errors import InputError, PipelineError
 from nkismith.pipeline.events import BlockReady, Done, Event, FramesReady, WindowStarted
 from nkismith.pipeline.generation import Generation, generate
 from nkismith.pipeline.models import Weights
@@ -65,6 +65,8 @@ def _run(options: argparse.Namespace) -> None:
         weights = Weights.load(options.weights, config, text=rank == 0)
     else:
         weights = Weights.random(config, options.seed)
+    if options.out and weights.vae is None:
+        raise InputError(f"{options.out} needs the VAE, which {options.weights} does not hold; ask for --latents only")
     run = generate(
         config,
         weights,

@@ -29,6 +29,10 @@ LATENTS = "latents"
 QUALITY = {"crf": "18", "preset": "medium"}
 """x264's settings: visually lossless, at its default effort."""
 
+NO_AVX512 = {"x264-params": "asm=AVX2"}
+"""For CPUs that have AVX-512: x264's code for it reads memory it has not written, so the same frames do not always
+give the same bytes. Seen with x264 core 165 as PyAV 18.1 ships it; with AVX2 or less, never in thousands of runs."""
+
 BT601 = 6
 """The number of BT.601 (SMPTE 170M) in H.264, whose matrix swscale uses unless told otherwise."""
 
@@ -89,7 +93,8 @@ class Mp4Writer:
 
     def _begin(self, height: int, width: int) -> None:
         with _explained(self.path):
-            self._stream = self._container.add_stream("libx264", rate=self.fps, options=dict(QUALITY))
+            options = QUALITY | (NO_AVX512 if torch.backends.cpu.get_cpu_capability() == "AVX512" else {})
+            self._stream = self._container.add_stream("libx264", rate=self.fps, options=options)
             self._stream.width, self._stream.height = width + width % 2, height + height % 2
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.colorspace = BT601

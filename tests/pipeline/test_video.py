@@ -70,6 +70,16 @@ def test_pieces_make_the_same_file_as_the_whole(tmp_path):
     assert len(read(tmp_path / "pushed.mp4")[1]) == 13
 
 
+def test_a_video_does_not_depend_on_what_memory_held_before(tmp_path):
+    rng, frames = np.random.default_rng(0), gradients(5, 48, 80)
+    files = set()
+    for _ in range(12):
+        garbage = [rng.bytes(size) for size in rng.integers(1_000, 300_000, 60)]
+        del garbage
+        files.add(write_mp4(frames, tmp_path / "out.mp4").read_bytes())
+    assert len(files) == 1
+
+
 def test_an_existing_video_is_replaced_only_by_a_complete_one(tmp_path):
     path = tmp_path / "out.mp4"
     write_mp4(gradients(1, 16, 16), path)
