@@ -150,8 +150,9 @@ def _error(error: BaseException, kind: str) -> list[Any]:
 
 
 def _words(message: object) -> str:
-    """A message without addresses of objects, which would make the same failure differ from process to process."""
-    return _ADDRESS.sub("", str(message))[:_TEXT]
+    """A message without addresses of objects, which would make the same failure differ from process to process, and
+    without what is no text outside this process."""
+    return _ADDRESS.sub("", str(message))[:_TEXT].encode(errors="backslashreplace").decode()
 
 
 def _line(error: BaseException) -> int | None:

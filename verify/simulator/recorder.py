@@ -66,6 +66,8 @@ class NkiInstruction:
     __slots__ = ("_recorder", "id", "scope")
 
     def __init__(self, recorder: Recorder, id: int, scope: tuple[int, ...]) -> None:
+        if type(recorder) is not Recorder:
+            raise TypeError("instruction handles are returned by nki.isa")
         self._recorder, self.id, self.scope = recorder, id, scope
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
@@ -81,7 +83,11 @@ class NkiInstruction:
                         "wire instructions of the same loop body, or a producer further out",
                     )
                 )  # fmt: skip
-            self._recorder.edges.append((self.id, producer.id))
+            if producer._recorder is not self._recorder:
+                raise self._recorder.located(
+                    refuse("deadlock", "depends_on an instruction of another core", "wait with nisa.core_barrier")
+                )
+            self._recorder.add_edge(self.id, producer.id)
         return self
 
 
@@ -263,7 +269,21 @@ class Recorder:
                         "schedule_name", f"with_schedule names {name!r}, and no instruction has that name",
                         f"pass name={name!r} to one; there are {', '.join(sorted(named)[:5]) or 'no names'}",
                     )  # fmt: skip
-            self.edges.extend((c, p) for c in named[consumer] for p in named[producer])
+            for c in named[consumer]:
+                for p in named[producer]:
+                    self.add_edge(c, p)
+
+    def add_edge(self, consumer: int, producer: int) -> None:
+        """Note a dependency. Raises LegalityError for a producer that comes later: an engine executes in program order,
+        and what a later instruction reads or writes may depend on the consumer already."""
+        if producer >= consumer:
+            raise self.located(
+                refuse(
+                    "deadlock", "an instruction that waits for itself or for one that comes after it",
+                    "issue the producer first",
+                )
+            )  # fmt: skip
+        self.edges.append((consumer, producer))
 
     def check_live(self, tensor: NkiTensor) -> None:
         """Refuse a tile whose compiled loop has ended."""

@@ -19,6 +19,7 @@ class NkiScalar:
     __slots__ = ("dtype", "is_comparison", "ref")
 
     def __init__(self, ref: ScalarRef, dtype: str = "int32", is_comparison: bool = False) -> None:
+        _require_made(ref)
         self.ref, self.dtype, self.is_comparison = ref, dtype, is_comparison
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> NkiScalar:
@@ -116,6 +117,7 @@ class VirtualRegister:
     __slots__ = ("frozen", "ref")
 
     def __init__(self, ref: ScalarRef, frozen: bool = False) -> None:
+        _require_made(ref)
         self.ref, self.frozen = ref, frozen
 
     def __bool__(self) -> bool:
@@ -160,6 +162,11 @@ def combine(terms: list[tuple[Any, int]]) -> NkiScalar:
         term = scalar if factor == 1 else scalar * factor
         total = term if total is None else total + term
     return total  # type: ignore[return-value]
+
+
+def _require_made(ref: object) -> None:
+    if type(ref) is not ScalarRef:
+        raise TypeError("run-time integers are made by nisa.scalar_load, nisa.register_alloc and compiled loops")
 
 
 def _recorder() -> Any:

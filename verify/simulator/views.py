@@ -64,6 +64,8 @@ class View:
         name: str = "",
         address: object = None,
     ) -> None:
+        if type(storage) is not Storage:
+            raise TypeError("tensors are made by nl.ndarray and its kin")
         self.shape = tuple(shape)
         self.dtype = named(dtype) or DType(dtype)
         self._storage = storage

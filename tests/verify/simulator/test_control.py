@@ -438,3 +438,17 @@ def test_with_schedule_names_instructions():
     trace, _ = record(kernel.with_schedule([("plus1", ["recip"])]), (TensorType((2, 2), "float32"),))
     names = {i.id: i.name for i in trace.programs[0].body if i.name}
     assert [(names[a], names[b]) for a, b in trace.programs[0].edges] == [("plus1", "recip")]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["itself", "a later one"])
+def test_an_instruction_cannot_wait_for_what_comes_after_it(own):
+    def kernel(x):
+        t = nl.ndarray((2, 2), dtype=nl.float32, buffer=nl.sbuf)
+        first = nisa.memset(t, 0.0)
+        second = nisa.memset(t, 1.0)
+        second.depends_on(first)
+        first.depends_on(first if own else second)
+
+    with pytest.raises(LegalityError, match="comes after it") as caught:
+        record(kernel, (TensorType((2, 2), "float32"),))
+    assert caught.value.rule == "deadlock" and caught.value.line

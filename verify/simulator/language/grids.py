@@ -83,6 +83,8 @@ class NkiGrid:
     """A tensor region in tile or block coordinates. `shape` counts cells; `data` is the selection as one operand."""
 
     def __init__(self, source: NkiTensor, axes: tuple[_Axis, ...], folded: bool) -> None:
+        if type(source) is not NkiTensor or any(type(axis) is not _Axis for axis in axes):
+            raise TypeError("grids are made by nl.tiles, nl.blocks, nl.alloc_tiles and nl.alloc_blocks")
         self._source, self._axes, self._folded = source, axes, folded
 
     def __getitem__(self, key: Any) -> Any:
