@@ -352,3 +352,18 @@ def test_arguments_are_fresh_for_each_core():
     counter = Counter(seen=0)
     two(kernel, floats(1, 1), counter)
     assert counter.seen == 0
+
+
+def test_a_core_does_not_reach_the_tiles_of_the_other():
+    tiles = []
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tiles.append(nl.load(x))
+        nl.store(out, tiles[0])
+        return out
+
+    with pytest.raises(LegalityError, match="dma_copy of core 1") as caught:
+        nki.simulate(kernel[2])(np.zeros((4, 4), np.float32))
+    assert caught.value.rule == "buffer" and caught.value.line
