@@ -32,7 +32,7 @@ def build(store: RunStore) -> dict[str, Any]:
     config = run["config"]
     spent = store.spent()
     attempts = [_attempt(row) for row in store.attempts() if row["reply"]]
-    calls = store.calls()
+    calls = [call for call in store.calls() if call["state"] != "waiting"]  # a look for a reply that is not there yet
     best = next((attempt for attempt in attempts if attempt["id"] == run["best"]), None)
     return {
         "run": store.id,

@@ -5,7 +5,7 @@ What the verdict asks of a draft and what the mutation engine asks of a mutant a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,9 +124,15 @@ def require(spec: OpSpec, trace: Trace, comparisons: tuple[Comparison, ...]) -> 
             raise Failure(
                 reason(comparison),
                 comparison.message,
-                fix=f"look first at line {', '.join(map(str, found.lines[:6]))}" if found else "",
+                fix=f"look first at {_lines(found.lines[:6])}" if found else "",
                 line=found.line if found else None,
             )
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """`line 3`, or `lines 9, 4 and 3`, in the order given: the likeliest first."""
+    *others, last = map(str, numbers)
+    return f"lines {', '.join(others)} and {last}" if others else f"line {last}"
 
 
 def reason(comparison: Comparison) -> Reason:

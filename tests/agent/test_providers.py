@@ -10,6 +10,8 @@ from nkismith.agent.prices import PriceError, Usage
 from nkismith.agent.providers import ProviderError, recording
 from nkismith.agent.providers.anthropic import AnthropicModel
 from nkismith.agent.run import Plan, execute
+from nkismith.results import report
+from nkismith.results.store import RunStore
 from tests.agent.fakes import FakeJudge, Say, kernel
 
 # -- prices ------------------------------------------------------------------------------------------------
@@ -116,6 +118,8 @@ def test_a_step_returns_at_once_and_goes_on_when_called_again(run_loop, handoff,
     store.close()
     again, store, _ = run_loop(provider="handoff", step=True)
     assert again.run == first.run and again.ended == "waiting"
+    cost = report.build(RunStore.open(data, first.run))["cost"]
+    assert cost["calls"] == 0, "a look for a reply that is not there yet is no call"
     store.close()
     handoff(first.run, 1, kernel("bad mismatch"))
     second, store, _ = run_loop(provider="handoff", step=True)
