@@ -40,7 +40,9 @@ def op_spec(op: str | None, folder: Path | None) -> OpSpec:
         raise WrongUse(f"--spec {folder} is a file. Give the folder that holds spec.yaml and reference.py.")
     if folder is not None and not folder.exists() and str(folder) not in specs.names():
         raise WrongUse(f"--spec {folder}: no such folder. `nkismith new NAME` makes one to start from.")
-    spec = specs.load(folder if folder is not None else op or "")
+    # As a path with a root, so that a folder here is never taken for the bundled op of the same name.
+    named = (folder.absolute() if folder.is_dir() else folder) if folder is not None else op or ""
+    spec = specs.load(named)
     if op is not None and folder is not None and op != spec.op:
         raise WrongUse(f"{folder} is the spec of {spec.op}, not of {op}. Leave one of the two out.")
     return spec

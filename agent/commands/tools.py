@@ -38,7 +38,17 @@ def mcp() -> int:
     \b
     nkismith mcp
     """
+    import sys
+    from pathlib import Path
+
     from nkismith.agent import mcp as server
+
+    if sys.stdin.isatty():
+        print(
+            "nkismith: waiting for an agent that speaks the Model Context Protocol on this terminal; its configuration "
+            f'names the command {Path(sys.argv[0]).absolute()} with the argument "mcp". Ctrl-D ends.',
+            file=sys.stderr,
+        )
 
     server.serve()
     return 0

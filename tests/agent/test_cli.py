@@ -181,6 +181,24 @@ def test_kernels_show_lessons_and_doctor_answer_in_json(nkismith):
     assert code in (0, 1) and findings["python"]["mark"] == "ok" and findings["data folder"]["mark"] == "ok"
 
 
+def test_a_folder_named_like_a_bundled_op_is_the_folder(nkismith, tmp_path, op_dir):
+    mine = tmp_path / "rope_3d"
+    mine.mkdir()
+    for name in ("spec.yaml", "reference.py"):
+        (mine / name).write_text((op_dir / name).read_text())
+    assert nkismith("show", "--spec", "rope_3d")[1].startswith("row_scale: ")
+    assert nkismith("show", "rope_3d")[1].startswith("rope_3d: ")
+
+
+def test_a_person_who_starts_the_tool_server_is_told_what_it_waits_for(nkismith, monkeypatch):
+    monkeypatch.setattr("nkismith.agent.mcp.serve", lambda: None)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    code, out, err = nkismith("mcp")
+    assert code == 0 and not out and "Model Context Protocol" in err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert nkismith("mcp") == (0, "", "")  # an agent's log stays its own
+
+
 def test_show_lists_all_dtypes_of_a_case_and_the_kernels_of_an_own_op(nkismith, op_dir):
     from nkismith.kernels import registry, spec
 
