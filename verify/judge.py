@@ -3,8 +3,9 @@
     lint ─ record ─ legality ─ execute ─ compare ─ generalise ─ profile
 
 The judge never runs the draft's Python: a sandboxed child records it, and what is executed here is the trace. Shapes
-that were listed come first, then shapes drawn from the op's domain, then the production shapes, each of which is
-executed and compared once, on rows of every kind, before its profile is reported.
+that were listed come first, then shapes drawn from the op's domain and shapes that the draft's constants suggest, then
+the production shapes, each of which is executed and compared once, on rows of every kind, before its profile is
+reported.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nkismith.verify import lint as linting
 from nkismith.verify import sandbox
 from nkismith.verify.cases import Trial, fresh_seed, plan, trace_key, with_drawn_control
 from nkismith.verify.failure import Failure
+from nkismith.verify.hinted import hinted_cases
 from nkismith.verify.reasons import Reason
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.install import choose
@@ -96,7 +98,9 @@ def check(
             listed = [c for group in ("smoke", "edge") for c in spec.cases(group)]  # type: ignore[arg-type]
             dims = [c.dims for c in listed]
             _judge(run, [t for t in trials if t.case.dims in dims], Stage.COMPARE)
-            _judge(run, [t for t in trials if t.case.dims not in dims], Stage.GENERALISE)
+            rng = np.random.default_rng(fresh_seed())
+            hinted = [Trial(c, "normal", fresh_seed()) for c in hinted_cases(spec, source, rng)]
+            _judge(run, [*(t for t in trials if t.case.dims not in dims), *hinted], Stage.GENERALISE)
             cases = spec.cases("production")
             _profile(run, [Trial(c, "mixed", fresh_seed()) for c in cases])
         else:
