@@ -128,7 +128,7 @@ def _op(op: str, folder: Path, kernels: Path, console: Console) -> OpResult:
     console.print(f"replies: {running.model.model}", style="dim", highlight=False)
     outcome = loop.watch(running, console)
     if outcome.warnings:
-        console.print(f"note: {outcome.warnings[0]}; it is judged as it is", style="dim", highlight=False)
+        console.print(f"note: {outcome.warnings[0]}; the reply is judged afresh", style="dim", highlight=False)
     return _op_result(op, str(production(spec)), running.model.model, running.store, outcome)
 
 

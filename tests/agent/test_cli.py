@@ -96,7 +96,7 @@ def test_a_refused_kernel_is_exit_code_1_whoever_asks(nkismith, tmp_path):
     (tmp_path / "kernel.py").write_text("import os\nimport nki\n@nki.jit\ndef rope_3d(x, cos, sin):\n    return x\n")
     for command in ("check", "profile", "accept", "mutate"):
         code, out, err = nkismith(command, "kernel.py", "--op", "rope_3d")
-        assert code == 1 and not err and re.search(r"import.*\bos\b", out), command
+        assert code == 1 and not err and "import of os" in out, command
         assert command == "mutate" or out.startswith("kernel.py:1: refused"), command
 
 

@@ -21,6 +21,7 @@ from itertools import zip_longest
 import numpy as np
 
 from nkismith.kernels.spec import OpSpec
+from nkismith.verify import lint as linting
 from nkismith.verify import meaning, sandbox
 from nkismith.verify.cases import fresh_seed
 from nkismith.verify.failure import Failure
@@ -69,6 +70,7 @@ def mutate(
     seed = fresh_seed() if seed is None else seed
     request = Request(source, spec.op, sdk, target, lnc)
     try:
+        _refuse_on_sight(request, spec)
         subject = prepare(request, spec, seed)
     except Failure as failure:
         what = str(failure).rstrip(".")
@@ -100,6 +102,18 @@ def mutate(
 
 
 # -- which mutants ------------------------------------------------------------------------------------------------
+
+
+def _refuse_on_sight(request: Request, spec: OpSpec) -> None:
+    """Raise Failure for what lint refuses: such a source is not recorded, here as in a verdict."""
+    for finding in linting.lint(
+        request.source,
+        entry=request.entry,
+        params=tuple(spec.inputs),
+        sdk=request.sdk,
+        max_literals=spec.limits.constants,
+    ):
+        raise Failure(linting.reason(finding), finding.message, fix=finding.fix, line=finding.line, rule=finding.rule)
 
 
 def _chosen(mutants: Iterable[Mutant], limit: int, salt: str, scenes: Sequence[Scene]) -> list[Mutant]:
