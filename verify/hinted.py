@@ -18,7 +18,7 @@ from nkismith.kernels.spec import Case, OpSpec, SpecError
 from nkismith.verify.cases import ELEMENTS_CAP, FLOP_CAP, with_drawn_control
 
 TOGETHER = 6  # cases in which every dim has a size that the source names
-ALONE = 6  # cases in which one dim has such a size, or a neighbour of it
+ALONE = 16  # cases in which one dim has such a size, or a neighbour of it
 _USUAL = frozenset({0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048})  # in every kernel, and in every verdict
 
 
