@@ -7,6 +7,7 @@ says what, where and how to fix it); 3 waiting for a hand-off reply.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -80,7 +81,13 @@ def _refused(message: str) -> int:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, _terminated)
     sys.exit(run())
+
+
+def _terminated(number: int, frame: object) -> None:
+    """End as an error ends, so that half-written files and child processes are cleared away."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -70,9 +70,13 @@ class Mp4Writer:
         _check_writable(self.path)
         if self.path.suffix.lower() != ".mp4":
             raise InputError(f"{self.path}: the video is an MP4 file; give it a name that ends in .mp4")
-        with _explained(self.path):
-            self._temporary.touch()  # libav opens it only at the first frame, which may be minutes away
-            self._container = av.open(str(self._temporary), "w", format="mp4")
+        try:
+            with _explained(self.path):
+                self._temporary.touch()  # libav opens it only at the first frame, which may be minutes away
+                self._container = av.open(str(self._temporary), "w", format="mp4")
+        except BaseException:
+            self._temporary.unlink(missing_ok=True)
+            raise
         return self
 
     def add(self, pixels: Tensor) -> None:

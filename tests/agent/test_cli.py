@@ -2,6 +2,10 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -206,6 +210,18 @@ def test_show_lists_all_dtypes_of_a_case_and_the_kernels_of_an_own_op(nkismith, 
     path = registry.accept("import nki\n", spec.load(op_dir), evidence)
     _, out, _ = nkismith("show", "--spec", str(op_dir))
     assert str(path) in out and "; in bfloat16 and float32" in out
+
+
+def test_a_terminated_clip_leaves_nothing_behind(tmp_path):
+    words = ["generate", "--preset", "tiny", "--frames", "15", "--out", str(tmp_path / "clip.mp4")]
+    clip = subprocess.Popen([sys.executable, "-m", "nkismith.agent.cli", *words], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not list(tmp_path.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    time.sleep(0.5)  # well into the clip
+    clip.terminate()
+    assert clip.wait(60) == 128 + signal.SIGTERM and not list(tmp_path.iterdir())
 
 
 def test_a_failure_of_ours_is_one_line_without_traceback(nkismith, monkeypatch):
