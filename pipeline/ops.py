@@ -27,8 +27,16 @@ from nkismith.verify.simulator.errors import NkiValidationError
 
 BACKENDS = ("torch", "sim")
 
-ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-"""Whether this PyTorch was built with oneDNN, and offers its products with what follows them."""
+
+def onednn_dtypes() -> frozenset[torch.dtype]:
+    """What this CPU multiplies well with oneDNN, as far as this PyTorch has it and offers what follows a product."""
+    onednn = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available() or not hasattr(onednn, "_linear_pointwise"):
+        return frozenset()
+    return frozenset((torch.float32, torch.bfloat16) if onednn._is_mkldnn_bf16_supported() else (torch.float32,))
+
+
+ONEDNN = onednn_dtypes()
 
 TILE = 1 << 22
 """Logits that attention in bfloat16 holds at once, 8 MB: what a CPU's last cache has room for."""
@@ -123,7 +131,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "none") ->
     By oneDNN where there is it: PyTorch leaves float32 to another library, which on CPUs with AVX-512 is a tenth
     slower, and has the activation written to memory and read back, which takes a fifth of the product's time.
     """
-    if ONEDNN and x.device.type == "cpu":
+    if x.device.type == "cpu" and x.dtype in ONEDNN:
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "tanh")
     y = F.linear(x, weight, bias)
     return F.gelu(y, approximate="tanh") if activation == "gelu" else y
@@ -131,7 +139,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str = "none") ->
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None = None) -> Tensor:
     """q [S, H, D] against k, v [H, L, D], with `added` [L] float32 to the logits."""
-    if q.dtype == torch.bfloat16 and added is None and ONEDNN and q.device.type == "cpu":
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.dtype in ONEDNN and added is None:
         return _attend_in_tiles(q, k, v)
     mask = None if added is None else added[None]
     # The batch axis selects PyTorch's fused CPU kernel.
