@@ -15,10 +15,12 @@ from nkismith.kernels.expressions import parse
 from nkismith.kernels.registry import AcceptedKernel
 from nkismith.kernels.spec import Bound, Case
 from nkismith.kernels.tensors import TensorType
+from nkismith.verify import meaning
 from nkismith.verify.failure import Failure
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.dtypes import named
 from nkismith.verify.simulator.execute import execute
+from nkismith.verify.simulator.instructions import TABLE
 from nkismith.verify.simulator.simulate import like, to_numpy, write_back
 from nkismith.verify.simulator.trace import Trace
 from nkismith.verify.trial import check_trace
@@ -101,10 +103,29 @@ def _shapes(names: tuple[str, ...], arrays: list[np.ndarray]) -> str:
     return ", ".join(f"{name} {list(array.shape)}" for name, array in zip(names, arrays, strict=True))
 
 
+def changed_meanings(kernel: AcceptedKernel) -> list[str]:
+    """Instructions of a verdict that mean something else than when it was reached; takes 0.1 s at first."""
+    stored = kernel.evidence.get("meanings") or {}
+    now = meaning.instructions(name for name in stored if name in TABLE)
+    return [_named(name) for name in stored if now.get(name) != stored[name]]
+
+
+def _named(name: str) -> str:
+    return "the machine under all instructions" if name == "shared" else name
+
+
 def load(
     op: str, *, target: str = "trn2", dtype: str | None = None, lnc: int = 1, root: Path | None = None
 ) -> LoadedKernel:
-    """The accepted kernel of an op. Raises registry.NoKernel or StaleKernel with what exists and what to do."""
+    """The accepted kernel of an op. Raises registry.NoKernel or StaleKernel with what exists and what to do.
+
+    A kernel is stale, too, when the simulator understands one of its instructions otherwise than when it was verified.
+    """
     contract = spec.load(op)
     kernel = registry.find(op, target=target, dtype=dtype, lnc=lnc, root=root)
+    if moved := changed_meanings(kernel):
+        raise registry.StaleKernel(
+            f"{kernel.path} was accepted when the simulator was another: the meaning of {', '.join(moved)} changed. "
+            f"Verify it again: nkismith accept {kernel.path} --op {contract.op}"
+        )
     return LoadedKernel(kernel, contract, target, lnc)

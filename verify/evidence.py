@@ -18,6 +18,7 @@ from nkismith.kernels import registry
 from nkismith.kernels.registry import AcceptedKernel
 from nkismith.kernels.spec import OpSpec
 from nkismith.verify import meaning
+from nkismith.verify.accepted import changed_meanings
 from nkismith.verify.judge import check
 from nkismith.verify.mutation import Score, mutate
 from nkismith.verify.recording import Request
@@ -99,13 +100,8 @@ def changes(kernel: AcceptedKernel) -> list[str]:
         return [
             f"{kernel.path.parent / 'accepted.json'} does not say what its instructions mean; accept the kernel again"
         ]
-    now = meaning.instructions(name for name in stored if name in TABLE)
-    moved = [_named(name) for name in stored if now.get(name) != stored[name]]
+    moved = changed_meanings(kernel)
     return [f"the meaning of {', '.join(moved)} changed since"] if moved else []
-
-
-def _named(name: str) -> str:
-    return "the machine under all instructions" if name == "shared" else name
 
 
 def recheck(

@@ -63,3 +63,11 @@ def test_a_source_is_read_byte_for_byte(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_bytes(b"a = 1\r\nb = 2\rc\n\xff")
     assert read(path) == "a = 1\r\nb = 2\rc\n\udcff"
+
+
+def test_a_kernel_of_another_simulator_is_stale(tmp_path):
+    registry.accept(
+        HONEST, spec.load(OP), {**EVIDENCE, "meanings": {"dma_copy": "another", "gone": "x"}}, root=tmp_path
+    )
+    with pytest.raises(registry.StaleKernel, match=r"meaning of dma_copy, gone changed.* nkismith accept"):
+        load(OP, root=tmp_path)
