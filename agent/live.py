@@ -1,6 +1,7 @@
 """The person watching: the tree of attempts, money against its cap, the best kernel against the floor.
 
-On a terminal the tree is redrawn in place; elsewhere each attempt becomes one line when it is judged.
+On a terminal the tree is redrawn in place; elsewhere each attempt becomes one line when it is judged, and a line says
+every half minute what is being done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
+from nkismith.agent.commands.progress import QUIET_S
 from nkismith.agent.diagnosis import outcome
 from nkismith.agent.run import Plan
 from nkismith.results.store import Row, RunStore
@@ -22,8 +24,9 @@ from nkismith.results.store import Row, RunStore
 class View:
     """A watcher of one run; use it as a context manager around `execute`."""
 
-    def __init__(self, store: RunStore, plan: Plan, console: Console):
-        self._store, self._plan, self._console = store, plan, console
+    def __init__(self, store: RunStore, plan: Plan, console: Console, *, quiet_s: float = QUIET_S):
+        self._store, self._plan, self._console, self._quiet_s = store, plan, console, quiet_s
+        self._ended = threading.Event()
         self._notes: dict[int, str] = {}
         self._told: set[tuple[int, str]] = set()
         self._lock = threading.Lock()
@@ -33,9 +36,12 @@ class View:
     def __enter__(self) -> View:
         if self._live:
             self._live.start()
+        else:
+            threading.Thread(target=self._remind, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
         self._notes.clear()
         if self._live:
             self._live.update(self._draw(), refresh=True)
@@ -66,6 +72,15 @@ class View:
             if row["stage"] and key not in self._told:
                 self._told.add(key)
                 self._console.print(_line(row), highlight=False, soft_wrap=True)
+
+    def _remind(self) -> None:
+        while not self._ended.wait(self._quiet_s):
+            with self._lock:
+                notes = [
+                    (lane, note) for lane, note in sorted(self._notes.items()) if not note.startswith("waiting for")
+                ]
+            for lane, note in notes:
+                self._console.print(f"lane {lane}: {note}", markup=False, highlight=False, soft_wrap=True)
 
     def _draw(self) -> Group:
         rows = [row for row in self._store.attempts() if row["reply"]]
