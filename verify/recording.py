@@ -21,7 +21,7 @@ import msgpack
 from nkismith.kernels.spec import Bound
 from nkismith.verify import sandbox
 from nkismith.verify.failure import Failure
-from nkismith.verify.lint.names import NKI_ATTRIBUTES, PYTHON_ATTRIBUTES
+from nkismith.verify.lint.names import BUILTINS, NKI_ATTRIBUTES, PYTHON_ATTRIBUTES
 from nkismith.verify.reasons import Reason
 from nkismith.verify.simulator import wire
 from nkismith.verify.simulator.dtypes import named
@@ -69,6 +69,7 @@ class Request:
             {
                 "source": self.source,
                 "entry": self.entry,
+                "builtins": sorted(BUILTINS),
                 "attributes": sorted(NKI_ATTRIBUTES | PYTHON_ATTRIBUTES),
                 "sdk": self.sdk,
                 "target": self.target,

@@ -4,8 +4,8 @@
 but no values, and everything it says is validated by the judge (`wire.decode`). All imports stand here, at module
 level: once the sandbox is locked no file opens.
 
-Request: {source, entry, attributes, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}; `attributes` are the
-documented ones, which a draft may read of any object.
+Request: {source, entry, builtins, attributes, sdk, target, lnc, cases: [[[shape, dtype], ...], ...]}; `builtins` are
+all that the draft has of Python's, `attributes` the documented ones, which it may read of any object.
 Reply: a list with one item a case, {"trace": bytes} or {"error": [kind, rule or type, what, fix, line]} with kind
 `load` (the source did not execute), `entry` (no such function), `legality`, `unsupported`, `access`, `raised`, or
 `state` (the module was not the same after the builds as before, or a refusal was swallowed).
@@ -62,7 +62,8 @@ def main(request: bytes) -> bytes:
         _hide_text(kind)
     module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses look their class's module up there
     namespace, own = vars(module), OwnObjects()
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _import, **own.builtins()}
+    offered = {name: vars(builtins)[name] for name in (*asked["builtins"], "__build_class__")}
+    namespace["__builtins__"] = {**offered, "__import__": _import, **own.builtins()}
     state = DraftState(namespace, namespace["__builtins__"])
     loaded = _load(asked, namespace)
     if not callable(loaded):
