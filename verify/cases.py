@@ -32,6 +32,7 @@ NEAR_ELEMENTS_CAP = 1_800_000  # one is a production case made shorter: its widt
 WIDE_RANGE = 1000  # times its smallest size: a dim that counts tokens or rows, not channels or heads
 BOUNDARIES = (1, 2, 31, 32, 33, 127, 128, 129, 255, 257, 511, 512, 513, 1023, 1025, 2049)  # tile sizes and neighbours
 ALWAYS = ("normal", "spikes")  # families that every shape meets
+PRODUCTION_FAMILY = "mixed"  # the one that production shapes meet
 _SIDES: tuple[Side, ...] = ("low", "high", "any", "any")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from nkismith.kernels.spec import Case, OpSpec
 from nkismith.verify import lint as linting
 from nkismith.verify import sandbox
-from nkismith.verify.cases import Trial, fresh_seed, plan, trace_key, with_drawn_control
+from nkismith.verify.cases import PRODUCTION_FAMILY, Trial, fresh_seed, plan, trace_key, with_drawn_control
 from nkismith.verify.failure import Failure
 from nkismith.verify.hinted import hinted_cases
 from nkismith.verify.reasons import Reason
@@ -102,7 +102,7 @@ def check(
             hinted = [Trial(c, "normal", fresh_seed()) for c in hinted_cases(spec, source, rng)]
             _judge(run, [*(t for t in trials if t.case.dims not in dims), *hinted], Stage.GENERALISE)
             cases = spec.cases("production")
-            _profile(run, [Trial(c, "mixed", fresh_seed()) for c in cases])
+            _profile(run, [Trial(c, PRODUCTION_FAMILY, fresh_seed()) for c in cases])
         else:
             _judge(run, [Trial(c, "normal", fresh_seed()) for c in cases], Stage.COMPARE)
     except Failure as failure:

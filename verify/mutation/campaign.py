@@ -1,8 +1,9 @@
 """Mutation testing of one kernel: would the verdict notice if it were slightly wrong?
 
 The kernel's own trials are planned, drawn and answered by the reference once. Each mutant is then asked what the
-verdict asks (`verify/trial.py`), cheapest trial first, until something refuses it. What nothing refuses is either
-excluded by a rule that proves it equivalent (`equivalence.py`) or a survivor: a mistake the verdict would let pass.
+verdict asks (`verify/trial.py`), cheapest trial first, until something refuses it. What differs at production shapes
+only meets these last, while there is time. What nothing refuses is either excluded by a rule that proves it equivalent
+(`equivalence.py`) or a survivor: a mistake the verdict would let pass.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nkismith.verify.cases import fresh_seed
 from nkismith.verify.failure import Failure
 from nkismith.verify.mutation.equivalence import excluded_by, form
 from nkismith.verify.mutation.mutant import Kind, Mutant, Scene
-from nkismith.verify.mutation.score import MINIMUM, Outcome, Score
+from nkismith.verify.mutation.score import MINIMUM, PRODUCTION, Outcome, Score
 from nkismith.verify.mutation.sources import source_mutants
 from nkismith.verify.mutation.subject import Key, Subject, algebraic, prepare
 from nkismith.verify.mutation.traces import trace_mutants
@@ -38,6 +39,7 @@ from nkismith.verify.trial import run as execute
 
 TRACES, SOURCES = 120, 40  # mutants of either sort; kernels with fewer possible mistakes get fewer
 SECONDS = 150.0  # after which no further mutant is started
+LAST = 110.0  # after which the production shapes, whose reference may take a minute, are not prepared any more
 PROBES = 4  # trials a mutant survives before the rules are asked whether it is one
 _LIMITS = sandbox.Limits(cpu_seconds=10)
 
@@ -88,6 +90,10 @@ def mutate(
     missing = min(MINIMUM, sum(limits)) - len(chosen)
     chosen += _chosen([m for m in of_traces if m.spare], max(0, missing), salt, scenes)
     outcomes = list(_judged(subject, chosen, workers, started + SECONDS, progress or (lambda done, of: None)))
+    try:
+        outcomes = list(_at_production(subject, chosen, outcomes, started))
+    except Failure as failure:
+        raise NotRight(f"The kernel of {spec.op} is refused at its production shapes: {failure}") from failure
     return Score(
         op=spec.op,
         subject=meaning.subject(request, spec, subject.instructions),
@@ -205,12 +211,49 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
             tried += 1
             if tried == PROBES and (rule := mutated.excluded_by()):
                 return replace(outcome, excluded_by=rule, seconds=time.monotonic() - started)
-        at = "production shapes"
+        at = PRODUCTION
         rule = mutated.excluded_by() if tried < PROBES else ""
         outcome = replace(outcome, excluded_by=rule or mutated.same_values(), at="" if tried or rule else at)
     except Failure as failure:
         outcome = replace(outcome, killed_by=str(failure.reason), at=at)
     return replace(outcome, seconds=time.monotonic() - started)
+
+
+def _at_production(
+    subject: Subject, mutants: Sequence[Mutant], outcomes: Sequence[Outcome], started: float
+) -> Iterator[Outcome]:
+    """The outcomes, with another one for each survivor that only a production shape can tell, while there is time.
+
+    Raises Failure if the kernel itself is refused there.
+    """
+    for mutant, outcome in zip(mutants, outcomes, strict=False):
+        waiting = outcome.survived and outcome.at == PRODUCTION
+        prepared = "production_trials" in vars(subject)
+        if waiting and time.monotonic() < started + (SECONDS if prepared else LAST):
+            yield _ask_at_production(subject, mutant, outcome)
+        else:
+            yield outcome
+
+
+def _ask_at_production(subject: Subject, mutant: Mutant, outcome: Outcome) -> Outcome:
+    trials = subject.production_trials
+    started = time.monotonic()
+    at = "record"
+    try:
+        traces = Mutated(subject, mutant).at_production()
+        for prepared in trials:
+            at = str(prepared.drawn.trial)
+            trace = traces[prepared.key]
+            if trace is subject.production[prepared.key].trace:
+                continue
+            got, _ = execute(subject.spec, trace, prepared.drawn.trial, prepared.drawn.inputs, steps=prepared.steps)
+            for comparison in judged(subject.spec, prepared.drawn, got):
+                if not comparison.ok:
+                    raise Failure(reason(comparison), comparison.message)
+        outcome = replace(outcome, at="")
+    except Failure as failure:
+        outcome = replace(outcome, killed_by=str(failure.reason), at=at)
+    return replace(outcome, seconds=outcome.seconds + time.monotonic() - started)
 
 
 class Mutated:
@@ -238,9 +281,14 @@ class Mutated:
         pairs = [(s.trace, t) for key, s in self.subject.scenes.items() if (t := self.trace(key)) is not None]
         if pairs or not self.mutant.source:
             return excluded_by(pairs)
-        self._record(self.subject.production)
-        same = all(self._traces[key] is scene.trace for key, scene in self.subject.production.items())
+        traces = self.at_production()
+        same = all(traces[key] is scene.trace for key, scene in self.subject.production.items())
         return "same_program" if same else ""
+
+    def at_production(self) -> dict[Key, Trace]:
+        """The traces of a changed source at the production cases, checked; the kernel's own where they are the same."""
+        self._record(self.subject.production)
+        return {key: self._traces[key] for key in self.subject.production}
 
     def same_values(self) -> str:
         """The name of the rule, if every trial's results are the same expressions of its inputs."""

@@ -8,6 +8,7 @@ from typing import Any
 from nkismith.verify.mutation.mutant import Kind
 
 REQUIRED = 0.98  # of the mutants that no rule excludes
+PRODUCTION = "production shapes"
 MINIMUM = 60  # mutants, of a kernel that has as many
 
 
@@ -15,7 +16,8 @@ MINIMUM = 60  # mutants, of a kernel that has as many
 class Outcome:
     """One mutant: killed by a reason code, excluded by a rule, or neither: it survived.
 
-    at: the trial that killed it, or `record`; of a survivor `production shapes` if no trial's trace was another.
+    at: the trial that killed it, or `record`; of a survivor `production shapes` if no other trial's trace
+    was another and there was no time for these.
     """
 
     kind: Kind

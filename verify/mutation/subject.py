@@ -11,7 +11,7 @@ from itertools import zip_longest
 import numpy as np
 
 from nkismith.kernels.spec import Case, OpSpec
-from nkismith.verify.cases import Trial, plan, trace_key
+from nkismith.verify.cases import PRODUCTION_FAMILY, Trial, plan, trace_key, with_drawn_control
 from nkismith.verify.failure import Failure
 from nkismith.verify.mutation.algebra import Unprovable, results
 from nkismith.verify.mutation.mutant import Scene
@@ -42,6 +42,7 @@ class Subject:
 
     spec: OpSpec
     request: Request
+    seed: int
     cases: dict[Key, Case]
     scenes: dict[Key, Scene]
     production: dict[Key, Scene]
@@ -61,6 +62,19 @@ class Subject:
             integers = [a.tobytes() for a in prepared.drawn.inputs.values() if a.dtype.kind in "iu"]
             found.setdefault((prepared.key, *integers), prepared)
         return tuple(found.values())
+
+    @cached_property
+    def production_trials(self) -> tuple[Prepared, ...]:
+        """One trial of each production case, as a verdict has it, made when it is asked for: it may take a minute.
+
+        Raises Failure where the kernel is refused as it is.
+        """
+        rng = np.random.default_rng(self.seed)
+        trials = [
+            Trial(with_drawn_control(self.spec, self.cases[key], rng), PRODUCTION_FAMILY, int(rng.integers(2**62)))
+            for key in self.production
+        ]
+        return tuple(_prepared(self.spec, t, self.production[trace_key(t.case)].trace) for t in trials)
 
     @cached_property
     def values(self) -> dict[int, list[np.ndarray] | None]:
@@ -85,7 +99,7 @@ def prepare(request: Request, spec: OpSpec, seed: int) -> Subject:
         check_trace(spec, scene.trace)
     prepared = [_prepared(spec, trial, scenes[trace_key(trial.case)].trace) for trial in trials]
     listed = {trace_key(c): c for c in spec.cases("production")}
-    return Subject(spec, request, cases | listed, scenes, _scenes(request, spec, listed), _in_turn(prepared))
+    return Subject(spec, request, seed, cases | listed, scenes, _scenes(request, spec, listed), _in_turn(prepared))
 
 
 def _scenes(request: Request, spec: OpSpec, cases: dict[Key, Case]) -> dict[Key, Scene]:

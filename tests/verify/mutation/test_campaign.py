@@ -8,6 +8,7 @@ import pytest
 
 from nkismith.agent import cli
 from nkismith.kernels import spec as specs
+from nkismith.verify.cases import plan
 from nkismith.verify.mutation import NotRight, campaign, mutate
 from nkismith.verify.mutation.subject import prepare
 from nkismith.verify.mutation.traces import trace_mutants
@@ -37,9 +38,14 @@ def twice(x):
 """
 
 
-def twice(folder, more=""):
+def twice(folder, more="", production=""):
     inputs, outputs = "{x: {shape: [S, C], dtype: float32}}", "{y: {shape: [S, C], dtype: x.dtype}}"
-    return own_specs.write(folder, "twice", inputs, outputs, "(2 * x + 1,)", more=more)
+    return own_specs.write(folder, "twice", inputs, outputs, "(2 * x + 1,)", more=more, production=production)
+
+
+def small_trials(spec, **options):
+    """The listed cases only: no drawn one is by chance as large as a production case."""
+    return plan(spec, drawn=0, **options)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +104,43 @@ def test_a_seed_gives_the_same_mutants_and_another_kernel_others(tmp_path):
 def test_a_kernel_that_is_wrong_has_no_mutants(tmp_path):
     with pytest.raises(NotRight, match="mismatch"):
         mutate(TWICE.replace("operand1=1.0", "operand1=2.0"), twice(tmp_path), workers=1)
+
+
+LARGE_ONLY = TWICE.replace(
+    "    for s in range",
+    """\
+    if S > 400:
+        for s in range(0, S, 100):
+            b = nl.ndarray((100, C), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=b, src=x[s : s + 100])
+            nisa.tensor_scalar(dst=b, data=b, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0)
+            nisa.dma_copy(dst=y[s : s + 100], src=b)
+        return y
+    for s in range""",
+)
+
+
+def test_a_mistake_on_a_path_for_production_shapes_is_killed_there(tmp_path, monkeypatch):
+    spec = twice(tmp_path, production="{S: 500, C: 500}")
+    monkeypatch.setattr("nkismith.verify.mutation.subject.plan", small_trials)
+    found = {o.line: o for o in mutate(LARGE_ONLY, spec, limits=(0, 40)).outcomes if 12 < o.line < 19}
+    assert found and all(o.killed_by for o in found.values()), [str(o) for o in found.values()]
+    assert any("S=500" in o.at for o in found.values())
+
+
+def test_without_time_for_production_shapes_what_differs_only_there_survives(tmp_path, monkeypatch):
+    spec = twice(tmp_path, production="{S: 500, C: 500}")
+    monkeypatch.setattr("nkismith.verify.mutation.subject.plan", small_trials)
+    monkeypatch.setattr(campaign, "LAST", 0.0)
+    waiting = [o for o in mutate(LARGE_ONLY, spec, limits=(0, 40)).outcomes if o.survived]
+    assert waiting and all("differs only at production shapes" in str(o) for o in waiting)
+
+
+def test_a_kernel_that_is_wrong_at_production_shapes_has_no_mutants(tmp_path, monkeypatch):
+    spec = twice(tmp_path, production="{S: 500, C: 500}")
+    monkeypatch.setattr("nkismith.verify.mutation.subject.plan", small_trials)
+    with pytest.raises(NotRight, match="at its production shapes"):
+        mutate(LARGE_ONLY.replace("operand1=1.0", "operand1=2.0", 1), spec, limits=(0, 40))
 
 
 @pytest.fixture
