@@ -11,7 +11,13 @@ from nkismith.verify.simulator.gather import is_gather
 from nkismith.verify.simulator.hardware import PARTITIONS, QUADRANT, STATIONARY_FREE_MAX
 from nkismith.verify.simulator.instruction import ENUM, ON_CHIP, PLAIN, PSUM, SBUF, instruction, out, tile
 from nkismith.verify.simulator.instructions.checks import check_same_dtype
-from nkismith.verify.simulator.instructions.psum import add_product, check_accumulate, check_bank, check_moving, check_pe_tile
+from nkismith.verify.simulator.instructions.psum import (
+    add_product,
+    check_accumulate,
+    check_bank,
+    check_moving,
+    check_pe_tile,
+)
 
 NONE = matmul_perf_mode.none
 UNKNOWN = engine.unknown
