@@ -26,6 +26,7 @@ class Values:
             buffer = trace.buffers[id_]
             if buffer.name in control:
                 self._known[id_] = {(0, i): int(v) for i, v in enumerate(control[buffer.name])}
+        self._given = frozenset(self._known)
 
     def scalar(self, value: object) -> int | None:
         """An int, or the value of a ScalarRef if it is known."""
@@ -35,14 +36,17 @@ class Values:
         """A value that the schedule needs. Raises LegalityError `unbound_scalar` if it is not known."""
         known = self.scalar(value)
         if known is None:
-            inputs = [b.name for b in (self.trace.buffers[i] for i in self.trace.inputs) if b.dtype in INTEGERS]
-            raise LegalityError(
-                "unbound_scalar",
-                f"{what} is a run-time scalar without a value",
-                f"give values to the integer inputs of the case ({', '.join(inputs) or 'there are none'})",
-                line,
-                self.trace.files[0],
-            )
+            inputs = [
+                (i, self.trace.buffers[i].name) for i in self.trace.inputs if self.trace.buffers[i].dtype in INTEGERS
+            ]
+            given = ", ".join(name for i, name in inputs if i in self._given)
+            if inputs and not given:
+                fix = f"give values to the integer inputs of the case ({', '.join(name for _, name in inputs)})"
+            else:
+                named = f" or to what integer inputs decide ({given})" if given else ""
+                fix = f"no schedule knows what data decide: loop to a plain int{named}, with the same work for all data"
+            what = f"{what} is a run-time scalar without a value"
+            raise LegalityError("unbound_scalar", what, fix, line, self.trace.files[0])
         return known
 
     def offset(self, term: Dynamic) -> int | None:

@@ -47,6 +47,23 @@ def test_a_missing_control_value_is_refused_never_guessed():
     assert refused.value.line
 
 
+def decided_by_data(x, n):
+    count = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    first = nl.ndarray((1, 1), dtype=x.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(first, x[0:1, 0:1])
+    nisa.tensor_scalar(count, first, op0=nl.greater, operand0=3.0)
+    nl.fori_loop(0, nisa.scalar_load(count), lambda _: nisa.dma_copy(out, x))
+    return out
+
+
+def test_a_bound_that_data_decide_is_refused_with_what_to_loop_to():
+    with pytest.raises(LegalityError) as refused:
+        profile_trace(trace(decided_by_data, BLOCK, COUNT), control={"n": [3]})
+    assert refused.value.rule == "unbound_scalar"
+    assert "loop to a plain int or to what integer inputs decide (n)" in refused.value.fix
+
+
 def test_extrapolation_gives_what_simulating_every_iteration_gives(monkeypatch):
     quick = run(100)
     monkeypatch.setattr(schedule, "EXACT_TRIPS", 10_000)

@@ -269,7 +269,8 @@ RULES = (
         "unbound_scalar",
         what="The timing model knows every loop bound.",
         why="The schedule depends on how often a body runs.",
-        fix="Give values to the integer inputs of the case (the spec's control inputs).",
+        fix="Loop to a plain int or to what the integer inputs decide (the spec's control inputs, which a case gives "
+        "values to); data that are computed on the device cannot decide how often a loop runs.",
         source="a limit of this project",
         examples=(
             Example(
