@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from nkismith.agent.commands import draft, inspect, judge, make, tools, verify
+from nkismith.agent.commands import clip, draft, inspect, judge, make, tools, verify
 
 app = typer.Typer(
     name="nkismith",
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (make, judge, verify, draft, inspect, tools):
+for group in (make, clip, judge, verify, draft, inspect, tools):
     group.register(app)
 
 
