@@ -1,7 +1,7 @@
 """Accepted kernels: store them with their evidence, find the one that fits, refuse what changed afterwards.
 
 A kernel lives in `<op folder>/accepted/<first 8 digits of its hash>/` as `kernel.py` and `accepted.json`. One
-source may hold verdicts for several targets, dtypes, LNC degrees and domains; `find` dispatches over them.
+source may hold verdicts for several SDKs, targets, dtypes, LNC degrees and domains; `find` dispatches over them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nkismith.kernels.spec import OpSpec
 
 LINE = 1000  # characters of a line of accepted.json
 _NEEDED = ("target", "lnc", "dtypes", "domain", "accepted_at")  # of each verdict
-SCOPE = ("target", "lnc", "dtypes", "domain")  # what a verdict is for; a new one for the same scope replaces it
+_SCOPE = ("sdk", "target", "lnc", "dtypes", "domain")  # what a verdict is for; a new one for the same scope replaces it
 
 
 class RegistryError(Exception):
@@ -42,8 +42,8 @@ class StaleKernel(RegistryError):
 class AcceptedKernel:
     """One accepted source with one of its verdicts.
 
-    evidence: hashes (`kernel`, `spec`, `reference`, `instructions`), scope (`target`, `lnc`, `dtypes`, `domain`), and
-    whatever the verdict recorded. stale: why it may not be used, or "".
+    evidence: hashes (`kernel`, `spec`, `reference`, `instructions`), scope (`sdk`, `target`, `lnc`, `dtypes`,
+    `domain`), and whatever the verdict recorded. stale: why it may not be used, or "".
     """
 
     op: str
@@ -57,7 +57,13 @@ class AcceptedKernel:
         """What it was verified for, in words."""
         e = self.evidence
         domain = "; ".join(f"{name} {Dim.model_validate(dim).text}" for name, dim in e["domain"].items())
-        return f"{e['target']} LNC {e['lnc']} {','.join(e['dtypes']) or 'fixed dtypes'} ({domain})"
+        sdk = f" SDK {e['sdk']}" if "sdk" in e else ""
+        return f"{e['target']} LNC {e['lnc']}{sdk} {','.join(e['dtypes']) or 'fixed dtypes'} ({domain})"
+
+    @property
+    def age(self) -> tuple[tuple[int, ...], str]:
+        """Sorts by the SDK it was verified for, then by when."""
+        return tuple(int(part) for part in self.evidence.get("sdk", "0").split(".")), self.evidence["accepted_at"]
 
     def fits(self, target: str, dtype: str | None, lnc: int, dims: Mapping[str, int] | None) -> bool:
         e = self.evidence
@@ -74,25 +80,35 @@ def find(
     dtype: str | None,
     lnc: int,
     dims: Mapping[str, int] | None = None,
+    sdk: str | None = None,
     root: Path | None = None,
 ) -> AcceptedKernel:
     """The newest accepted kernel of `op` (a bundled name or a spec folder) that covers the request.
 
-    dims: sizes the call will have; a kernel whose domain does not hold them is passed over. root: where accepted
-    kernels are kept, the op's own folder by default.
+    dims: sizes the call will have; a kernel whose domain does not hold them is passed over. sdk: the one it must have
+    been verified for; by default the newest that there is. root: where accepted kernels are kept, the op's own folder
+    by default.
     Raises NoKernel (with what exists), StaleKernel (with the file and the command), spec.UnknownOp.
     """
     spec = specs.load(op)
     known = list(_stored(spec, root))
-    fitting = [k for k in known if k.fits(target, dtype, lnc, dims)]
+    fitting = [k for k in known if k.fits(target, dtype, lnc, dims) and sdk in (None, k.evidence.get("sdk"))]
     if not fitting:
-        asked = " ".join([target, f"LNC {lnc}", dtype or "", *(f"{n}={v}" for n, v in (dims or {}).items())])
+        asked = " ".join(
+            [
+                target,
+                f"LNC {lnc}",
+                f"SDK {sdk}" if sdk else "",
+                dtype or "",
+                *(f"{n}={v}" for n, v in (dims or {}).items()),
+            ]
+        )
         have = " | ".join(k.scope for k in known) or "none"
         raise NoKernel(
             f"No accepted kernel of {spec.op} for {' '.join(asked.split())}. Accepted: {have}. "
             f"Make one with `nkismith draft {spec.op} --target {target}`."
         )
-    best = max(fitting, key=lambda k: k.evidence["accepted_at"])
+    best = max(fitting, key=lambda k: k.age)
     if best.stale:
         raise StaleKernel(best.stale)
     return best
@@ -118,7 +134,7 @@ def amend(kernel: AcceptedKernel, parts: Mapping[str, Any]) -> None:
     record = kernel.path.parent / "accepted.json"
     stored = _read(record)
     for verdict in stored["verdicts"]:
-        if not any(verdict[key] != kernel.evidence[key] for key in SCOPE):  # this module's own `all` hides Python's
+        if _scope(verdict) == _scope(kernel.evidence):
             verdict.update(json.loads(json.dumps(parts)))
     _write(record, _readable(stored))
 
@@ -152,6 +168,10 @@ def accept(source: str, spec: OpSpec, evidence: Mapping[str, Any], root: Path | 
     _write(folder / "kernel.py", source)
     _write(folder / "accepted.json", _readable({**hashes, "verdicts": [*verdicts, verdict]}))
     return folder / "kernel.py"
+
+
+def _scope(verdict: Mapping[str, Any]) -> list[Any]:
+    return [verdict.get(key) for key in _SCOPE]
 
 
 def _place(spec: OpSpec, root: Path | None) -> Path:
@@ -207,7 +227,7 @@ def _hash(data: bytes) -> str:
 
 def _supersede(record: Path, verdict: Mapping[str, Any], keep: bool) -> None:
     stored = _read(record)
-    left = [v for v in stored["verdicts"] if any(v[key] != verdict[key] for key in SCOPE)]
+    left = [v for v in stored["verdicts"] if _scope(v) != _scope(verdict)]
     if left or keep:
         _write(record, _readable({**stored, "verdicts": left}))
     else:

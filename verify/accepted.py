@@ -115,14 +115,21 @@ def _named(name: str) -> str:
 
 
 def load(
-    op: str, *, target: str = "trn2", dtype: str | None = None, lnc: int = 1, root: Path | None = None
+    op: str,
+    *,
+    target: str = "trn2",
+    dtype: str | None = None,
+    lnc: int = 1,
+    sdk: str | None = None,
+    root: Path | None = None,
 ) -> LoadedKernel:
-    """The accepted kernel of an op. Raises registry.NoKernel or StaleKernel with what exists and what to do.
+    """The accepted kernel of an op, for the newest SDK it has or for `sdk`. Raises registry.NoKernel or
+    StaleKernel with what exists and what to do.
 
     A kernel is stale, too, when the simulator understands one of its instructions otherwise than when it was verified.
     """
     contract = spec.load(op)
-    kernel = registry.find(op, target=target, dtype=dtype, lnc=lnc, root=root)
+    kernel = registry.find(op, target=target, dtype=dtype, lnc=lnc, sdk=sdk, root=root)
     if moved := changed_meanings(kernel):
         raise registry.StaleKernel(
             f"{kernel.path} was accepted when the simulator was another: the meaning of {', '.join(moved)} changed. "

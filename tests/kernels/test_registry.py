@@ -33,7 +33,7 @@ def test_an_accepted_kernel_is_found_with_its_evidence(tmp_path):
 )
 def test_what_was_not_verified_is_not_dispatched_and_the_message_says_what_is(tmp_path, ask):
     registry.accept(SOURCE, SPEC, EVIDENCE, root=tmp_path)
-    with pytest.raises(NoKernel, match=r"Accepted: trn2 LNC 1 bfloat16,float32 \(S 1\.\.32768.*nkismith draft rope_3d"):
+    with pytest.raises(NoKernel, match=r"Accepted: trn2 LNC 1 SDK 2.33 bfloat16,float32 \(S 1\.\.32768.*nkismith draft rope_3d"):
         registry.find("rope_3d", **ask, root=tmp_path)
 
 
@@ -78,6 +78,16 @@ def test_a_new_kernel_for_the_same_scope_supersedes_the_old_one(tmp_path):
     old = registry.accept(SOURCE, SPEC, EVIDENCE, root=tmp_path)
     new = registry.accept(SOURCE + "# better\n", SPEC, EVIDENCE, root=tmp_path)
     assert registry.find("rope_3d", **ASK, root=tmp_path).path == new and not old.parent.exists()
+
+
+def test_a_verdict_for_another_sdk_stands_beside_and_the_newest_sdk_is_found(tmp_path):
+    registry.accept(SOURCE, SPEC, EVIDENCE, root=tmp_path)
+    registry.accept(SOURCE + "# older API\n", SPEC, {**EVIDENCE, "sdk": "2.32"}, root=tmp_path)
+    registry.accept(SOURCE, SPEC, {**EVIDENCE, "sdk": "2.9"}, root=tmp_path)
+    assert registry.find("rope_3d", **ASK, root=tmp_path).evidence["sdk"] == "2.33"
+    assert registry.find("rope_3d", **ASK, sdk="2.32", root=tmp_path).source.endswith("# older API\n")
+    with pytest.raises(NoKernel, match=r"for trn2 LNC 1 SDK 2.31 bfloat16. Accepted: .*SDK 2.32"):
+        registry.find("rope_3d", **ASK, sdk="2.31", root=tmp_path)
 
 
 def test_another_domain_is_kept_beside_and_dispatched_on(tmp_path):
