@@ -29,7 +29,7 @@ BUCKETS = 32
 FARTHEST = 128
 """Tokens apart from which on all distances share the last bucket."""
 
-INSTALL = "pip install 'nkismith[text]'"
+INSTALL = "pip install 'ftfy>=6.2' 'transformers>=5'"
 
 Tokenizer = Callable[..., Mapping[str, Any]]
 """A tokenizer of transformers: a text and options to, among others, `input_ids`."""
