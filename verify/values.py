@@ -31,6 +31,11 @@ def _scaled_up(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndar
     return x * 2.0 ** rng.integers(2, 5)
 
 
+def _huge(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
+    """One input a thousand to eight thousand times larger: results that are clamped, or that saturate early."""
+    return x * 2.0 ** rng.integers(10, 14) if picked else x
+
+
 def _scaled_down(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
     """Each input 16 to 256 times smaller: absolute tolerances accept zeros here."""
     return x * 2.0 ** -rng.integers(4, 9)
@@ -96,6 +101,7 @@ def _mixed(x: np.ndarray, picked: bool, rng: np.random.Generator) -> np.ndarray:
 _FAMILIES: dict[str, _Family] = {
     "normal": _normal,
     "scaled_up": _scaled_up,
+    "huge": _huge,
     "scaled_down": _scaled_down,
     "tiny_rows": _tiny_rows,
     "large_logits": _large_logits,
@@ -117,8 +123,8 @@ def families(inputs: Iterable[Input]) -> list[str]:
 def draw_floats(
     values: object, shape: tuple[int, ...], family: str, picked: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """float64 values of `shape` for one input of a family; spikes, those of mixed, zeros and one_hot act on `picked`
-    inputs only."""
+    """float64 values of `shape` for one input of a family; spikes, those of mixed, huge, zeros and one_hot act on
+    `picked` inputs only."""
     declared = values if isinstance(values, Values) else Values()
     if declared.kind == "one_hot":
         return _unit_rows(shape, rng)

@@ -3,10 +3,11 @@ import pytest
 
 from nkismith.kernels import spec as specs
 from nkismith.kernels.schema import Input, Values
-from nkismith.kernels.spec import SpecError
+from nkismith.kernels.spec import Case, SpecError
 from nkismith.verify import cases
 from nkismith.verify.cases import Trial
 from nkismith.verify.values import draw_floats, families
+from tests.verify import own_specs
 
 OPS = ["rope_3d", "kv_cache_update", "rolling_attention"]
 
@@ -104,6 +105,7 @@ def _drawn(family: str, values: Values | None = None, picked: bool = True) -> np
 def test_families_are_what_their_names_say():
     assert 0.9 < _drawn("normal").std() < 1.1
     assert _drawn("scaled_up").std() > 3.5 and _drawn("scaled_down").std() < 0.08
+    assert _drawn("huge").std() > 900 and _drawn("huge", picked=False).std() < 1.1
     rows = np.abs(_drawn("tiny_rows")).max(axis=1)
     assert 100 < (rows < 1e-2).sum() < 300 and (rows > 0.1).sum() > 100
     logits = _drawn("large_logits")[:8] @ _drawn("large_logits").T / 4
@@ -132,13 +134,23 @@ def test_mixed_leaves_a_plain_part_in_tensors_of_few_rows():
 
 
 @pytest.mark.parametrize(
-    "family", ["normal", "scaled_up", "large_logits", "zeros", "ties", "one_hot", "tiny_rows", "mixed"]
+    "family", ["normal", "scaled_up", "large_logits", "zeros", "ties", "one_hot", "tiny_rows", "mixed", "huge"]
 )
 def test_no_family_leaves_the_declared_values(family):
     uniform = _drawn(family, Values(kind="uniform", low=0.25, high=2))
     assert uniform.min() >= 0.25 and uniform.max() <= 2
     assert _drawn(family, Values(kind="positive")).min() > 0
     assert (_drawn(family, Values(kind="one_hot")).sum(axis=1) == 1).all()
+
+
+def test_huge_values_only_where_every_dtype_can_hold_them(tmp_path):
+    inputs, outputs = "{x: {shape: [S, C], dtype: [float32, float16]}}", "{y: {shape: [S, C], dtype: x.dtype}}"
+    spec = own_specs.write(tmp_path, "narrow", inputs, outputs, "(x,)")
+    largest = [
+        np.abs(cases.draw(spec, Trial(Case({"S": 9, "C": 9}, dtype), "huge", 1))["x"]).max()
+        for dtype in ("float32", "float16")
+    ]
+    assert largest[0] > 1000 and largest[1] < 10
 
 
 def test_infinities_only_where_an_input_allows_them():
