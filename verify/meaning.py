@@ -176,7 +176,7 @@ class _Walk:
         for cell in function.__closure__ or ():
             self.visit(cell.cell_contents)
         self.visit(function.__defaults__)
-        names = sorted(set(_names(function.__code__)))
+        names = sorted(set(_names(function.__code__)) - {"__file__"})  # where a module lies means nothing
         for name in names:
             if name in function.__globals__:
                 self.say(name)

@@ -213,7 +213,7 @@ def test_show_lists_all_dtypes_of_a_case_and_the_kernels_of_an_own_op(nkismith, 
 
 
 def test_a_terminated_clip_leaves_nothing_behind(tmp_path):
-    words = ["generate", "--preset", "tiny", "--frames", "15", "--out", str(tmp_path / "clip.mp4")]
+    words = ["generate", "--preset", "tiny", "--frames", "3000", "--out", str(tmp_path / "clip.mp4")]
     clip = subprocess.Popen([sys.executable, "-m", "nkismith.agent.cli", *words], stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < until:

@@ -171,6 +171,17 @@ def test_a_hash_is_the_same_in_another_process(tmp_path):
     assert run.stdout.strip() == f"{meaning.instructions(USED)} {meaning.timing(USED)}"
 
 
+def test_no_hash_knows_where_the_project_lies(monkeypatch):
+    said = []
+    monkeypatch.setattr(meaning._Walk, "say", lambda walk, *words: said.extend(map(str, words)))
+    for name in TABLE:
+        meaning._meaning.__wrapped__(name)
+    meaning._shared.__wrapped__()
+    meaning.timing(TABLE)
+    root = str(Path(meaning.__file__).parents[1])
+    assert len(said) > 10_000 and not [word for word in said if root in word]
+
+
 # -- recheck ------------------------------------------------------------------------------------------------------
 
 
