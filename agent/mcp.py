@@ -70,7 +70,7 @@ def lint(source: str, op: str, sdk: str = "2.33") -> list[dict[str, Any]]:
 def check(source: str, op: str, target: str = "trn2", sdk: str = "2.33", lnc: int = 1) -> dict[str, Any]:
     """The verdict on a kernel source: stage, reason code, line, what is wrong, how to fix it, the failing case.
 
-    `cases` is how many were executed and compared; max_error is over what is allowed.
+    `cases` is how many were executed and compared; max_ratio is the largest error over what is allowed.
     """
     from nkismith import verify
 

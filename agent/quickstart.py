@@ -38,7 +38,7 @@ class OpResult:
     case: str
     latency_us: float | None
     floor_us: float | None
-    max_error: float | None
+    max_ratio: float | None
     kernel: str
     report: str
 
@@ -142,7 +142,7 @@ def _op_result(op: str, case: str, source: str, store: RunStore, outcome: Outcom
         case=case,
         latency_us=outcome.latency_us,
         floor_us=outcome.floor_us,
-        max_error=best.get("max_error"),
+        max_ratio=best.get("max_ratio"),
         kernel=outcome.kernel,
         report=outcome.report,
     )
@@ -155,7 +155,7 @@ def _tell(tour: Tour, dtype: str, console: Console) -> None:
     for op in tour.ops:
         table.add_row(
             op.op, str(op.attempts), op.verdict, _number(op.latency_us), _number(op.floor_us),
-            "" if op.max_error is None else f"{op.max_error:.2g}",
+            "" if op.max_ratio is None else f"{op.max_ratio:.2g}",
         )  # fmt: skip
     console.print(table)
     for op in tour.ops:

@@ -76,7 +76,7 @@ def _attempt(row: Row) -> dict[str, Any]:
         "message": verdict.get("message", ""),
         "fix": verdict.get("fix", ""),
         "case": verdict.get("case"),
-        "max_error": verdict.get("max_error"),
+        "max_ratio": verdict.get("max_ratio") if row["accepted"] else None,  # else it may be infinite, and says nothing
     }
 
 

@@ -76,7 +76,7 @@ def evidence(
         "timing": meaning.timing(names),
         "profile": verdict["profile"],
         "profiles": verdict["profiles"],
-        "max_error": verdict["max_error"],
+        "max_ratio": verdict["max_ratio"],
         "cases": [_case(case) for case in verdict["cases"]],
         "warnings": list(verdict["warnings"]),
         "mutation": mutation and mutation.to_dict(),

@@ -79,9 +79,9 @@ class Verdict:
         return next(iter(self.profiles.values()), None)
 
     @property
-    def max_error(self) -> float:
-        """Largest absolute error of any compared output."""
-        return max((c.worst_abs for r in self.cases for c in r.comparisons), default=0.0)
+    def max_ratio(self) -> float:
+        """Largest error of any compared output over what is allowed; at most 1 in an accepted verdict."""
+        return max((c.ratio for r in self.cases for c in r.comparisons), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the same field names, for --json and evidence."""
@@ -89,5 +89,5 @@ class Verdict:
         plain["cases"] = [asdict(c) for c in self.cases]
         plain["profiles"] = {case: p.to_dict() for case, p in self.profiles.items()}
         plain["profile"] = self.profile and self.profile.to_dict()
-        plain["max_error"] = self.max_error
+        plain["max_ratio"] = self.max_ratio
         return plain

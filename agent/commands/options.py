@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from dataclasses import asdict, is_dataclass
@@ -83,7 +84,7 @@ def check_folder(option: str, folder: Path | None) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, enumerations, paths and arrays as what JSON knows."""
+    """Dataclasses, enumerations, paths and arrays as what JSON knows; None for a number that is infinite or none."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
@@ -97,11 +98,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "item") and not isinstance(value, str):
-        return value.item()
-    return value
+        return plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def emit(value: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(plain(value), sys.stdout, indent=1, ensure_ascii=False)
+    json.dump(plain(value), sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")

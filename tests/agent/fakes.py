@@ -65,7 +65,7 @@ class FakeVerdict:
     line: int | None = None
     fix: str = ""
     case: str | None = None
-    max_error: float = 0.0
+    max_ratio: float = 0.0
     isolation: str = "none"
 
     def to_dict(self):

@@ -176,6 +176,15 @@ def test_record_turns_a_run_into_a_file(nkismith, server, monkeypatch, op_dir, t
     assert code == 0 and json.loads(out)["accepted"]
 
 
+def test_json_stays_json_where_an_error_is_infinite(nkismith):
+    verify = ROOT / "tests" / "verify"
+    code, out, _ = nkismith(
+        "check", str(verify / "attacks" / "known_slot.py"), "--spec", str(verify / "ops" / "set_row"), "--json"
+    )
+    told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert code == 1 and told["reason"] == "untouched_modified" and told["max_ratio"] is None
+
+
 def test_kernels_show_lessons_and_doctor_answer_in_json(nkismith):
     assert set(json.loads(nkismith("kernels", "--json")[1])) >= {"rope_3d", "kv_cache_update", "rolling_attention"}
     assert json.loads(nkismith("show", "rope_3d", "--json")[1])["contract"]["op"] == "rope_3d"

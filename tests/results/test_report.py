@@ -20,7 +20,7 @@ def store(tmp_path):
     store.add_attempt(**common, attempt=1, kind="draft", stage="legality", reason="illegal", accepted=0,
                       verdict=json.dumps(refused), change="")  # fmt: skip
     store.add_attempt(**common, attempt=2, kind="revise", parent=1, stage="profile", reason="", accepted=1,
-                      verdict=json.dumps({"stage": "profile", "max_error": 0.001}), change="tiled the rows",
+                      verdict=json.dumps({"stage": "profile", "max_ratio": 0.001}), change="tiled the rows",
                       latency_us=120.0, low_us=100.0, high_us=150.0, floor_us=60.0)  # fmt: skip
     store.add_attempt(**{**common, "reply": None}, attempt=3, kind="optimise", parent=2)
     store.update_run(status="ended", ended="budget", accepted=1, best=2, message="the cap", kernel="kernel.py")
@@ -32,7 +32,7 @@ def test_the_report_is_plain_data(store):
     assert json.loads(json.dumps(built)) == built
     assert [row["id"] for row in built["attempts"]] == [1, 2]  # a question that was never answered is no attempt
     assert built["attempts"][0]["rule"] == "partition_limit" and built["attempts"][0]["line"] == 7
-    assert built["best"]["of_floor_percent"] == 50.0 and built["best"]["max_error"] == 0.001
+    assert built["best"]["of_floor_percent"] == 50.0 and built["best"]["max_ratio"] == 0.001
     assert built["cost"]["cap_usd"] == 2.0 and built["ended"] == "budget"
 
 

@@ -74,6 +74,8 @@ def test_evidence_holds_what_was_verified_and_tells_the_seeds(verdict):
     assert all(set(c["errors"]) == {"z"} and c["errors"]["z"]["of_allowed"] <= 1 for c in kept["cases"])
     assert {c["stage"] for c in kept["cases"]} == {"compare", "generalise", "profile"}
     assert kept["profile"]["label"] == "modelled" and kept["profile"]["latency_us"] > 0
+    worst = max(c["errors"]["z"]["of_allowed"] for c in kept["cases"])
+    assert kept["max_ratio"] == pytest.approx(worst, rel=0.01) and kept["max_ratio"] <= 1
     assert kept["mutation"] is None
 
 
