@@ -105,6 +105,7 @@ reduction: n
 work: {hbm_read: "count*T*D*b", hbm_write: "T*D*b", vector: "count*T*D"}
 cases:
   smoke: [{M: 5, T: 30, D: 40, n: 4, control: {slots: [4, 0, 2, 1], count: 3}}]
+  edge: [{M: 1, T: 131, D: 133, n: 1, control: {slots: [0], count: 1}}]
   production: [{M: 8, T: 512, D: 512, n: 6, dtype: bfloat16, control: {slots: [0, 5, 3, 1, 2, 7], count: 6}}]
 """,
         "def runtime_slots(pages, slots, count):\n    return (pages[slots[: int(count)].long()].sum(0),)",
