@@ -95,7 +95,7 @@ def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str |
     found: list[Case] = []
 
     def add(dims: dict[str, int], cap: int) -> bool:
-        case = None if dims in seen else _affordable(spec, dims, dtypes[len(found) % len(dtypes)], cap, rng)
+        case = None if dims in seen else affordable(spec, dims, dtypes[len(found) % len(dtypes)], cap, rng)
         if case is not None:
             seen.append(dims)
             found.append(case)
@@ -114,7 +114,7 @@ def drawn_cases(spec: OpSpec, rng: np.random.Generator, count: int, dtype: str |
     return found
 
 
-def _affordable(
+def affordable(
     spec: OpSpec, dims: dict[str, int], dtype: str | None, cap: int, rng: np.random.Generator
 ) -> Case | None:
     """The case at these sizes with drawn run-time scalars, if the domain holds it and it stays below the caps."""

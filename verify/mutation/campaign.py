@@ -30,7 +30,7 @@ from nkismith.verify.mutation.equivalence import excluded_by, form
 from nkismith.verify.mutation.mutant import Kind, Mutant, Scene
 from nkismith.verify.mutation.score import MINIMUM, PRODUCTION, Outcome, Score
 from nkismith.verify.mutation.sources import source_mutants
-from nkismith.verify.mutation.subject import Key, Subject, algebraic, prepare
+from nkismith.verify.mutation.subject import Key, Prepared, Subject, algebraic, prepare
 from nkismith.verify.mutation.traces import trace_mutants
 from nkismith.verify.recording import Request, record
 from nkismith.verify.simulator.trace import Trace
@@ -199,15 +199,11 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
         mutated = Mutated(subject, mutant)
         tried = 0
         for prepared in subject.trials:
-            trial = prepared.drawn.trial
-            at = str(trial)
+            at = str(prepared.drawn.trial)
             trace = mutated.trace(prepared.key)
             if trace is None:
                 continue
-            got, _ = execute(subject.spec, trace, trial, prepared.drawn.inputs, steps=prepared.steps)
-            wrong = next((c for c in judged(subject.spec, prepared.drawn, got) if not c.ok), None)
-            if wrong is not None:
-                return replace(outcome, killed_by=str(reason(wrong)), at=at, seconds=time.monotonic() - started)
+            _ask(subject, prepared, trace)
             tried += 1
             if tried == PROBES and (rule := mutated.excluded_by()):
                 return replace(outcome, excluded_by=rule, seconds=time.monotonic() - started)
@@ -219,6 +215,15 @@ def judge(subject: Subject, mutant: Mutant) -> Outcome:
     return replace(outcome, seconds=time.monotonic() - started)
 
 
+def _ask(subject: Subject, prepared: Prepared, trace: Trace) -> None:
+    """Execute a mutant's trace on one trial and compare. Raises Failure for what the verdict would refuse."""
+    trial = prepared.drawn.trial
+    got, _ = execute(subject.spec, trace, trial, prepared.drawn.inputs, steps=prepared.steps)
+    for comparison in judged(subject.spec, prepared.drawn, got):
+        if not comparison.ok:
+            raise Failure(reason(comparison), comparison.message)
+
+
 def _at_production(
     subject: Subject, mutants: Sequence[Mutant], outcomes: Sequence[Outcome], started: float
 ) -> Iterator[Outcome]:
@@ -226,11 +231,11 @@ def _at_production(
 
     Raises Failure if the kernel itself is refused there.
     """
+    until = started + LAST
     for mutant, outcome in zip(mutants, outcomes, strict=False):
-        waiting = outcome.survived and outcome.at == PRODUCTION
-        prepared = "production_trials" in vars(subject)
-        if waiting and time.monotonic() < started + (SECONDS if prepared else LAST):
+        if outcome.survived and outcome.at == PRODUCTION and time.monotonic() < until:
             yield _ask_at_production(subject, mutant, outcome)
+            until = started + SECONDS  # the trials are prepared now
         else:
             yield outcome
 
@@ -244,12 +249,8 @@ def _ask_at_production(subject: Subject, mutant: Mutant, outcome: Outcome) -> Ou
         for prepared in trials:
             at = str(prepared.drawn.trial)
             trace = traces[prepared.key]
-            if trace is subject.production[prepared.key].trace:
-                continue
-            got, _ = execute(subject.spec, trace, prepared.drawn.trial, prepared.drawn.inputs, steps=prepared.steps)
-            for comparison in judged(subject.spec, prepared.drawn, got):
-                if not comparison.ok:
-                    raise Failure(reason(comparison), comparison.message)
+            if trace is not subject.production[prepared.key].trace:
+                _ask(subject, prepared, trace)
         outcome = replace(outcome, at="")
     except Failure as failure:
         outcome = replace(outcome, killed_by=str(failure.reason), at=at)
